@@ -160,6 +160,8 @@ class ServedCell(unittest.TestCase):
         with Scheduler(client, "mine") as one, Scheduler(client, "theirs") as other:
             one.sync()
             other.sync()
+            self.assertEqual([job.groups[0].require for job in one.view.jobs.values()], [rule])
+            self.assertEqual(one.view.taints[one.view.names.index("s1")], ())
             row = one.view.names.index("s1")
             rows = np.array([row, row, row, one.view.names.index("s2"), -1])
             result = one.commit(one.pending(), rows)

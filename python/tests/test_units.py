@@ -2,7 +2,7 @@
 
 import unittest
 
-from omega_cell import Group, Kinds, Task, _api
+from omega_cell import Group, Kinds, Requirement, Task, Toleration, _api
 from omega_cell.units import Kind
 
 KINDS = Kinds([Kind("cpu", "milli"), Kind("memory", "bytes"), Kind("licences", "count")])
@@ -48,8 +48,29 @@ class Ports(unittest.TestCase):
         message = Group(ports={"http": "any", "metrics": 9100}).to_message(KINDS)
         self.assertEqual(list(message.any_ports), ["http"])
         self.assertEqual([port.number for port in message.rules.ports], [9100])
-        self.assertEqual(Group.of_message(message, KINDS).ports, {"http": "any"})
+        self.assertEqual(Group.of_message(message, KINDS).ports, {"9100": 9100, "http": "any"})
+        message.run.ports.add(name="metrics", number=9100)
+        self.assertEqual(Group.of_message(message, KINDS).ports, {"metrics": 9100, "http": "any"})
 
+class Rules(unittest.TestCase):
+    def test_a_group_keeps_its_rules_about_machines(self) -> None:
+        group = Group(
+            require=(Requirement("zone", "in", ("a", "b")), Requirement("gpu")),
+            tolerations=(
+                Toleration("spot"),
+                Toleration("owner", "ads", "no_schedule"),
+                Toleration("owner", ""),
+                Toleration(None, effect="no_execute"),
+            ),
+        )
+        message = group.to_message(KINDS)
+        self.assertEqual(Group.of_message(message, KINDS), group)
+        # One of several selectors would be a stricter condition.
+        message.rules.affinity.required.any.add().labels.extend([Requirement("disk").to_message()])
+        self.assertEqual(Group.of_message(message, KINDS).require, ())
+
+
+class TaskPorts(unittest.TestCase):
     def test_a_task_has_its_ports_by_name(self) -> None:
         message = _api.message("TaskStatus")()
         message.ports.add(name="http", number=20017)

@@ -65,16 +65,8 @@ const DEFAULT: &str = "127.0.0.1:7600";
 
 /// Checks one address, so that an error is reported before the command waits for a connection.
 pub(crate) fn replica(text: &str) -> Result<String, String> {
-    if text.contains("://") {
-        return Err(format!("{text:?} must be an address such as host:port: leave out the scheme"));
-    }
-    let is_host = |host: &str| !host.is_empty() && !host.contains(['/', '@', ' ']);
-    let is_address = |(host, port): (&str, &str)| is_host(host) && port.parse::<u16>().is_ok();
-    if text.rsplit_once(':').is_some_and(is_address) {
-        Ok(text.to_owned())
-    } else {
-        Err(format!("{text:?} must be an address such as host:port"))
-    }
+    Address::check(text).map_err(|error| error.message)?;
+    Ok(text.to_owned())
 }
 
 impl CellArgs {

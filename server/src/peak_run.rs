@@ -12,7 +12,7 @@ use clap::Args;
 use omega_cellstate::HandleError;
 use omega_client::{LeaseSettings, RemoteCell};
 use omega_core::TransactionError;
-use omega_schedulers::peaks::{Kept, PeakController, Settings};
+use omega_schedulers::peaks::{PeakController, Settings, StepCounts};
 use std::time::Duration;
 
 /// Options for peak calendars.
@@ -88,9 +88,10 @@ fn run_controller(
         }
         wait = args.every;
         match controller.step(cell) {
-            Ok(kept) => {
-                if kept != (Kept { over: kept.over, ..Kept::default() }) {
-                    output::print(&summary(kept))?;
+            Ok(counts) => {
+                let machines_over_share = counts.machines_over_share;
+                if counts != (StepCounts { machines_over_share, ..StepCounts::default() }) {
+                    output::print(&summary(counts))?;
                     // A transaction has a limited number of changes, so another transaction may be needed at once.
                     wait = Duration::ZERO;
                 }
@@ -109,14 +110,14 @@ fn run_controller(
 }
 
 /// Summary of the changes, in a line.
-fn summary(kept: Kept) -> String {
-    let Kept { throttled, released, grown, refused, over } = kept;
+fn summary(counts: StepCounts) -> String {
+    let StepCounts { throttled, released, restored, rejected, machines_over_share } = counts;
     let parts = [
         (throttled, "throttled"),
         (released, "released"),
-        (grown, "grown"),
-        (refused, "refused"),
-        (over, "machines over their share"),
+        (restored, "restored"),
+        (rejected, "rejected"),
+        (machines_over_share, "machines over their share"),
     ];
     let parts = parts.into_iter().filter(|(count, _)| *count > 0);
     let parts: Vec<String> = parts.map(|(count, what)| format!("{count} {what}")).collect();
@@ -129,7 +130,9 @@ mod tests {
 
     #[test]
     fn what_was_done_is_told_in_a_line() {
-        let kept = Kept { throttled: 3, released: 1, over: 2, ..Kept::default() };
-        assert_eq!(summary(kept), "3 throttled, 1 released, 2 machines over their share\n");
+        let (throttled, released, machines_over_share) = (3, 1, 2);
+        let counts =
+            StepCounts { throttled, released, machines_over_share, ..StepCounts::default() };
+        assert_eq!(summary(counts), "3 throttled, 1 released, 2 machines over their share\n");
     }
 }

@@ -6,7 +6,7 @@ use crate::output::{self, OutputError};
 use crate::progress::Bar;
 use clap::{Args, ValueEnum};
 use omega_core::{ConflictCheck, Granularity, Kinds};
-use omega_run::kept::Keeper;
+use omega_run::backend::DurableBackend;
 use omega_run::report::{self, RunReport};
 use omega_run::{
     Evict, Pace, PlacedFile, Progress, Rebalancing, RunError, RunOptions, Stop, Workers,
@@ -94,7 +94,7 @@ enum EngineArg {
 impl KeptArgs {
     /// The storage of the cell; `None` for a cell in memory. Fails if this storage is not available.
     #[cfg(feature = "serve")]
-    fn keeper(&self) -> Result<Option<Arc<dyn Keeper>>, Error> {
+    fn backend(&self) -> Result<Option<Arc<dyn DurableBackend>>, Error> {
         use omega_run::replicas::Durability;
         use omega_store::directory::EngineKind;
         if self.dir.is_none() && self.replicas.is_none() {
@@ -113,7 +113,7 @@ impl KeptArgs {
     }
 
     #[cfg(not(feature = "serve"))]
-    fn keeper(&self) -> Result<Option<Arc<dyn Keeper>>, Error> {
+    fn backend(&self) -> Result<Option<Arc<dyn DurableBackend>>, Error> {
         if self.dir.is_none() && self.replicas.is_none() {
             Ok(None)
         } else {
@@ -270,10 +270,10 @@ impl Error {
 }
 
 pub(crate) fn run(args: &RunArgs) -> Result<(), Error> {
-    let keeper = args.kept.keeper()?;
+    let backend = args.kept.backend()?;
     let (workload, mut options) = prepare((&args.input, &args.how), &args.output.files())?;
     options.rebalancing = args.rebalancing.options(&workload.kinds)?;
-    options.keeper = keeper;
+    options.backend = backend;
     options.placed = args.output.placed();
     options.stop = interrupt::listen()?;
     let result = with_bar(args.output.is_quiet(), workload, |workload, progress| {
@@ -399,6 +399,6 @@ fn options(how: &HowArgs) -> Result<RunOptions, ProfileError> {
         workers: if how.deterministic { Workers::LockStep } else { Workers::Threads },
         seed: how.seed,
         stop: Stop::default(),
-        keeper: None,
+        backend: None,
     })
 }

@@ -26,7 +26,7 @@ from .errors import (
     Unavailable,
 )
 from .model import CellStatus, Group, Job, JobStatus, Machine, MachineStatus, Task, TaskChange
-from .rules import Requirement, Toleration
+from .rules import Requirement, Taint, Toleration
 from .units import Kinds
 
 __all__ = [
@@ -48,6 +48,7 @@ __all__ = [
     "OutcomeUnknown",
     "Overloaded",
     "Requirement",
+    "Taint",
     "Task",
     "TaskChange",
     "Tls",

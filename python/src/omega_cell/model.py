@@ -43,7 +43,7 @@ class Group:
     grace_ms: int = 0
     ports: Mapping[str, int | Literal["any"]] = field(default_factory=dict)
     """TCP ports by name. For `"any"`, the cell chooses a free port of the machine. Only groups with a program keep the
-    names of ports with a number."""
+    names of ports with a number; in others, the number becomes the name."""
 
     def to_message(self, kinds: Kinds) -> Any:
         """Returns the message of the API."""
@@ -80,6 +80,13 @@ class Group:
         cpu, memory = named.pop("cpu", 0), named.pop("memory", 0)
         if group.HasField("devices") and group.devices.milli_each == 1000:
             named.pop("gpu", None)
+        rules = group.rules
+        # Only conditions on labels that are all required have a form here.
+        selectors = [one.labels for one in rules.affinity.required.any if not one.names]
+        required = selectors[0] if len(selectors) == len(rules.affinity.required.any) == 1 else []
+        names = {port.number: port.name for port in group.run.ports}
+        tcp = _api.enum_number("Protocol", "tcp")
+        fixed = [port.number for port in rules.ports if port.protocol in (0, tcp) and not port.address]
         return cls(
             count=group.count,
             cpu=cpu,
@@ -88,10 +95,12 @@ class Group:
             resources=named,
             name=group.name,
             labels=_named_labels(group.labels),
-            machine=group.rules.machine,
+            require=tuple(Requirement.of_message(one) for one in required),
+            tolerations=tuple(Toleration.of_message(one) for one in rules.tolerations),
+            machine=rules.machine,
             restarts=group.restarts,
             grace_ms=group.grace_ms,
-            ports={name: "any" for name in group.any_ports},
+            ports={**{names.get(port, str(port)): port for port in fixed}, **{name: "any" for name in group.any_ports}},
         )
 
 

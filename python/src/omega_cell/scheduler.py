@@ -7,8 +7,8 @@
         result = scheduler.commit(tasks, rows)
 
 The cell checks every claim. A claim for resources that another scheduler got first conflicts, and its task stays
-pending. The cell also checks the jobs' rules about labels, taints and other tasks; `View.jobs` has the rules for
-schedulers that consider them.
+pending. The cell also checks the jobs' rules about labels, taints and other tasks. `View.jobs` has those about labels
+and taints, and `View.labels` and `View.taints` those of the machines, for schedulers that consider them.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from ._deltas import Deltas
 from .client import Client
 from .errors import Unavailable
 from .model import Job
+from .rules import Taint
 from .units import Kinds
 
 Ints = npt.NDArray[np.int64]
@@ -85,6 +86,7 @@ class View:
         self.jobs: dict[int, Job] = {}
         self.names: list[str] = []
         self.labels: list[dict[str, str]] = []
+        self.taints: list[tuple[Taint, ...]] = []
         self._resize(0)
 
     def _resize(self, rows: int) -> None:
@@ -105,11 +107,12 @@ class View:
         self.draining: npt.NDArray[np.bool_] = grown("draining", np.bool_)
         self.names.extend([""] * (rows - old))
         self.labels.extend({} for _ in range(rows - old))
+        self.taints.extend(() for _ in range(rows - old))
 
     def apply(self, delta: Any) -> None:
         """Applies the machines of a delta."""
         if delta.full:
-            self.names, self.labels, self.jobs = [], [], {}
+            self.names, self.labels, self.taints, self.jobs = [], [], [], {}
             self.kinds = Kinds.of_messages(delta.kinds)
             self._resize(delta.rows)
         elif delta.rows > len(self.names):
@@ -133,6 +136,7 @@ class View:
             self.capacity[row, : len(amounts)] = amounts
         self.names[row] = change.machine.name
         self.labels[row] = {label.key: label.value for label in change.machine.labels}
+        self.taints[row] = tuple(Taint.of_message(taint) for taint in change.machine.taints)
 
     def rows(self) -> Ints:
         """Returns the rows of the machines that accept tasks."""
@@ -140,7 +144,10 @@ class View:
 
 
 class Scheduler:
-    """A scheduler of a served cell. It places the jobs whose `scheduler` is its name."""
+    """A scheduler of a served cell. It places the jobs whose `scheduler` is its name.
+
+    Only one process may use the name at a time. The name is not leased: with two processes, commits fail with `ID_REUSED`.
+    """
 
     def __init__(self, client: Client, name: str = "default") -> None:
         self.view = View()

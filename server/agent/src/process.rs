@@ -159,10 +159,30 @@ impl ProcessDriver {
         })
     }
 
+    /// Returns the command that starts the supervisor of a task.
+    fn supervise(&self, folder: &Path) -> Result<Command, DriverError> {
+        let [program, first @ ..] = &*self.settings.supervisor else {
+            return Err(DriverError::Machine(
+                "the driver's setting `supervisor` is empty: give a program and its first arguments"
+                    .to_owned(),
+            ));
+        };
+        let mut command = Command::new(program);
+        command
+            .arg0(strays::SUPERVISOR_NAME)
+            .args(first)
+            .arg("supervise")
+            .arg(folder)
+            .current_dir("/");
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        Ok(command)
+    }
+
     /// Creates the folder of a task, and starts its supervisor.
     fn launch(&mut self, spec: &TaskSpec) -> Result<Running, DriverError> {
         check_id(&spec.id)?;
         let folder = self.settings.folder.join(&spec.id);
+        let mut command = self.supervise(&folder)?;
         forget_other_owner(&mut self.trash, &folder, &spec.owner)?;
         fs::create_dir_all(&folder).map_err(file_error(&folder))?;
         // The journal of an earlier run of this task is removed. Its log is continued.
@@ -180,21 +200,13 @@ impl ProcessDriver {
         }
         spec::write(&folder, &spec).map_err(file_error(&folder))?;
         let watched = self.watch(&folder);
-        let [program, first @ ..] = &*self.settings.supervisor else {
-            return Err(DriverError::Machine(
-                "the driver's setting `supervisor` is empty: give a program and its first arguments"
-                    .to_owned(),
-            ));
+        let child = match strays::spawn(&mut command) {
+            Ok(child) => child,
+            Err(why) => {
+                self.forget(watched, &spec);
+                return Err(file_error(Path::new(command.get_program()))(why));
+            }
         };
-        let mut command = Command::new(program);
-        command
-            .arg0(strays::SUPERVISOR_NAME)
-            .args(first)
-            .arg("supervise")
-            .arg(&folder)
-            .current_dir("/");
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let child = strays::spawn(&mut command).map_err(file_error(Path::new(program)))?;
         let pid = Pid::from_child(&child);
         // The pid cannot have been reused, because the process is a child that was not waited for.
         let handle = rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok();
@@ -208,6 +220,16 @@ impl ProcessDriver {
     /// Watches the folder of a task.
     fn watch(&mut self, folder: &Path) -> Option<Watched> {
         self.watch.as_mut()?.add(folder).ok()
+    }
+
+    /// Ends the watch of a task, and removes its control group.
+    fn forget(&self, watched: Option<Watched>, spec: &TaskSpec) {
+        if let (Some(watch), Some(watched)) = (&self.watch, watched) {
+            watch.remove(watched);
+        }
+        if let Some(cgroup) = &spec.limits.cgroup {
+            Cgroup::at(cgroup).remove();
+        }
     }
 
     /// Adds the watch of a task's folder to the task, if the supervisor can be watched, too. Otherwise, the watch ends,
@@ -297,12 +319,7 @@ impl ProcessDriver {
         }
         let has_run = running.has_ever_run(&journal);
         let exit = running.exit(journal);
-        if let (Some(watch), Some(watched)) = (&self.watch, running.watched) {
-            watch.remove(watched);
-        }
-        if let Some(cgroup) = &running.spec.limits.cgroup {
-            Cgroup::at(cgroup).remove();
-        }
+        self.forget(running.watched, &running.spec);
         if let Err(why) = self.trash.put(&running.folder.join(spec::WORK))
             && why.kind() != io::ErrorKind::NotFound
         {
@@ -500,5 +517,26 @@ impl Driver for ProcessDriver {
         let folder = self.settings.folder.join(task);
         let spec = spec::read(&folder).ok()??;
         (spec.owner == owner).then(|| folder.join(LOGS))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_start_that_fails_leaves_no_watch() {
+        let folder = tempfile::tempdir().unwrap();
+        let spec = TaskSpec { id: "web-0".to_owned(), ..TaskSpec::default() };
+        for supervisor in [vec![], vec!["/no/such/program".into()]] {
+            let patience = Duration::from_secs(60);
+            let tasks = folder.path().to_owned();
+            let settings = ProcessSettings { folder: tasks, supervisor, cgroups: None, patience };
+            let mut driver = ProcessDriver::new(settings).unwrap();
+            assert!(driver.start(&spec).is_err());
+            assert_eq!(driver.watch.as_ref().unwrap().folders(), 0);
+            assert!(driver.watch(folder.path()).is_some());
+            assert_eq!(driver.watch.as_ref().unwrap().folders(), 1);
+        }
     }
 }

@@ -127,6 +127,15 @@ impl Watch {
         notices
     }
 
+    /// Returns the number of watched folders, as the kernel counts them.
+    #[cfg(test)]
+    pub(crate) fn folders(&self) -> usize {
+        use std::os::fd::AsRawFd;
+        let file = format!("/proc/self/fdinfo/{}", self.inotify.as_raw_fd());
+        let info = std::fs::read_to_string(file).unwrap();
+        info.lines().filter(|line| line.starts_with("inotify ")).count()
+    }
+
     fn read_folders(&self, notices: &mut Notices) {
         let mut buffer = [MaybeUninit::uninit(); INOTIFY_BYTES];
         let mut reader = inotify::Reader::new(self.inotify.as_fd(), &mut buffer);

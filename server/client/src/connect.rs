@@ -62,6 +62,24 @@ impl Address {
     pub fn plain<S: Into<String>>(replicas: impl IntoIterator<Item = S>) -> Address {
         Address { replicas: replicas.into_iter().map(Into::into).collect(), tls: None }
     }
+
+    /// Checks the form of the address of a replica.
+    ///
+    /// # Errors
+    /// The text is not of the form `host:port`.
+    pub fn check(replica: &str) -> Result<(), ApiError> {
+        let remedy = if replica.contains("://") {
+            ": leave out the scheme"
+        } else {
+            let is_host = |host: &str| !host.is_empty() && !host.contains(['/', '@', ' ']);
+            match replica.rsplit_once(':') {
+                Some((host, port)) if is_host(host) && port.parse::<u16>().is_ok() => return Ok(()),
+                _ => "",
+            }
+        };
+        let message = format!("{replica:?} must be an address such as host:port{remedy}");
+        Err(ApiError::new(ErrorCode::Malformed, message))
+    }
 }
 
 /// Connections to the replicas, which clones share.
@@ -107,11 +125,24 @@ impl Connections {
         })
     }
 
+    /// Further connections to the same replicas, for more streams than a server accepts on one connection. They switch
+    /// between replicas together with these. This needs a tokio runtime.
+    pub(crate) fn beside(&self) -> Connections {
+        let again = |(address, channel): &(String, Channel)| {
+            let endpoint = endpoint(address, self.tls.as_deref());
+            let channel = endpoint.map_or_else(|_| channel.clone(), |new| new.connect_lazy());
+            (address.clone(), channel)
+        };
+        Connections { channels: self.channels.iter().map(again).collect(), ..self.clone() }
+    }
+
     /// The connection to the present replica.
     #[must_use]
     pub fn current(&self) -> Connection {
         let moves = self.moves.load(Ordering::Relaxed);
         if let Some((address, channel)) = self.leader.lock().clone() {
+            let own = self.channels.iter().find(|(known, _)| *known == address);
+            let channel = own.map_or(channel, |(_, own)| own.clone());
             return Connection { channel, address, moves };
         }
         let (address, channel) = &self.channels[moves % self.channels.len()];
@@ -211,6 +242,7 @@ pub struct Connection {
 }
 
 fn endpoint(replica: &str, tls: Option<&Tls>) -> Result<Endpoint, ApiError> {
+    Address::check(replica)?;
     let malformed = |why: String| {
         ApiError::new(
             ErrorCode::Malformed,
@@ -273,6 +305,26 @@ mod tests {
         // The older connection has the same address, so leaving it also leaves the present connection.
         connections.leave(&leader);
         is_at("b:1");
+        let beside = connections.beside();
+        beside.leave(&beside.current());
+        is_at("a:1");
+        connections.leave_for(&is_at("a:1"), &refusal(Some("c:1")));
+        assert_eq!(beside.current().address, "c:1");
+    }
+
+    #[tokio::test]
+    async fn an_address_without_a_host_and_a_port_is_rejected_at_once() {
+        for good in ["localhost:7600", "127.0.0.1:1", "[::1]:65535"] {
+            assert!(Connections::new(&Address::plain([good])).is_ok(), "{good}");
+        }
+        let bad = ["", "localhost", "http://a:1", "a:1/", ":1", "a:", "a:99999", "u@a:1", "a b:1"];
+        for bad in bad {
+            let error = Connections::new(&Address::plain([bad])).expect_err(bad);
+            assert_eq!(error.code, ErrorCode::Malformed);
+            assert!(error.message.contains("such as host:port"), "{error}");
+        }
+        let error = Address::check("http://a:1").expect_err("it has a scheme");
+        assert!(error.message.ends_with("host:port: leave out the scheme"), "{error}");
     }
 
     /// Nothing was sent, so the error does not have the code for an unknown outcome.

@@ -23,6 +23,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! The calls of [`RemoteCell`] and [`application`] block. In an async program, make them in
+//! `tokio::task::spawn_blocking`: in a task, they would also stop the other tasks of the thread.
+//!
 //! In reading order: `proto/omega/v1/`, [`convert`], [`error`], [`connect`], `remote/`, [`agent`], [`application`].
 
 pub mod agent;
@@ -31,6 +34,7 @@ pub mod connect;
 pub mod convert;
 pub mod error;
 mod mismatch;
+mod own_runtime;
 mod pause;
 pub mod proto;
 mod remote;

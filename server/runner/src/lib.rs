@@ -10,11 +10,12 @@
 //! [`Runner`]; `examples/own_driver.rs` is such an agent, in one file.
 //!
 //! In reading order: [`runner`](Runner), `task_spec.rs` (the description of a task for the driver), `environment.rs`,
-//! `core_pool.rs`, `start_delays.rs`, `disk.rs`, `note.rs`.
+//! `core_pool.rs`, `start_delays.rs`, `disk.rs`, `load_reports.rs`, `note.rs`.
 
 mod core_pool;
 mod disk;
 mod environment;
+mod load_reports;
 mod note;
 mod runner;
 mod start_delays;

@@ -2,6 +2,7 @@
 
 use crate::core_pool::CorePool;
 use crate::disk::Disk;
+use crate::load_reports::LoadReports;
 use crate::note::Note;
 use crate::start_delays::StartDelays;
 use crate::task_spec::{self, owner};
@@ -100,8 +101,7 @@ pub struct Runner {
     /// Ended runs whose ends the cell has not confirmed, by the name of the task.
     ended: BTreeMap<String, RunId>,
     delays: StartDelays,
-    /// The last reported load.
-    load: Amounts,
+    loads: LoadReports,
     uses: Uses,
     disk: Disk,
     /// The registered machine.
@@ -168,7 +168,7 @@ impl Runner {
             waiting: BTreeMap::new(),
             ended: BTreeMap::new(),
             delays: StartDelays::default(),
-            load: Amounts::zero(),
+            loads: LoadReports::default(),
             uses: Uses::default(),
             disk: Disk::default(),
             machine: None,
@@ -517,7 +517,7 @@ impl Runner {
         self.agent.report_condition(machine, condition);
     }
 
-    /// Reports the load if it has changed by at least a step, and from time to time the use of tasks.
+    /// Reports the load if it is due, and from time to time the use of tasks.
     fn report_load(&mut self, id: MachineId) {
         let usage = self.driver.usage();
         let tasks = &self.tasks;
@@ -532,8 +532,7 @@ impl Runner {
         if let Some(memory) = self.kinds.by_name("memory") {
             load.set(memory, usage.memory_bytes / MEMORY_STEP * MEMORY_STEP);
         }
-        if load != self.load {
-            self.load = load.clone();
+        if self.loads.is_due(&load, Instant::now()) {
             self.agent.load(id, load);
         }
     }

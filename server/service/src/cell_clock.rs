@@ -1,7 +1,9 @@
-//! The times that a leader writes to the cell.
+//! The times that are written to the cell.
 
-use crate::host::unix_ms;
-use std::time::Instant;
+use omega_cellstate::{Cell, SharedCell};
+use omega_core::Command;
+use omega_store::replica::TIME_AGE_MAX_MS;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// Computes the next time of a cell from this computer's clocks.
 ///
@@ -45,6 +47,23 @@ impl CellClock {
         }
         next_ms.max(cell_ms)
     }
+}
+
+/// Advances the time of a cell in memory, if something in the cell depends on the time. In a replicated cell, the
+/// leader does this.
+pub(crate) fn advance_time(cell: &SharedCell) {
+    let now_ms = unix_ms();
+    let old = |cell: &Cell| cell.now_ms().saturating_add(TIME_AGE_MAX_MS) <= now_ms;
+    if cell.read(|cell| cell.depends_on_time() && old(cell)) {
+        // The cell never rejects this command.
+        let _ = cell.apply(Command::Expire { now_ms });
+    }
+}
+
+/// The time of this machine, in milliseconds since 1970. A clock before 1970 counts as 1970; the cell never moves its
+/// time back.
+pub(crate) fn unix_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@
 
 use crate::access::identity::Caller;
 use crate::overload::frames::Frames;
-use crate::overload::limits::{Limits, Places as Calls};
+use crate::overload::limits::{CallLimits, Limits};
 use crate::overload::slots::{Slot, SlotLimits, Slots, Usage};
 use crate::overload::slowdown::Slowdown;
 use crate::tls::{Certificates, Protocol};
@@ -58,7 +58,7 @@ pub(crate) fn incoming(
     listener: TcpListener,
     security: ListenerSecurity,
     anyone: Caller,
-    (limits, calls): (Limits, Option<Calls>),
+    (limits, calls): (Limits, Option<CallLimits>),
 ) -> ReceiverStream<io::Result<Connection>> {
     let (ready, connections) = mpsc::channel(1);
     let protocol = Protocol::Http2;
@@ -90,7 +90,7 @@ struct Requirements {
     anyone: Arc<Caller>,
     protocol: Protocol,
     limits: Limits,
-    calls: Option<Calls>,
+    calls: Option<CallLimits>,
 }
 
 async fn accept(
@@ -165,10 +165,10 @@ async fn begin(
             (Stream::Tls(Box::new(tls)), Arc::new(caller))
         }
     };
-    let patience = calls.map(|calls| Slowdown::new(calls, caller.clone()));
+    let slowdown = calls.map(|calls| Slowdown::new(calls, caller.clone()));
     if protocol == Protocol::Http1 {
         let first = PREFACE.len();
-        return Ok(Begun { stream, first, caller, patience, frames: None });
+        return Ok(Begun { stream, first, caller, slowdown, frames: None });
     }
     let mut first = [0; PREFACE.len()];
     stream.read_exact(&mut first).await?;
@@ -176,7 +176,7 @@ async fn begin(
         return Err(io::Error::new(io::ErrorKind::InvalidData, "the client does not use HTTP/2"));
     }
     let frames = Some(Frames::new(Instant::now()));
-    Ok(Begun { stream, first: 0, caller, patience, frames })
+    Ok(Begun { stream, first: 0, caller, slowdown, frames })
 }
 
 /// A connection after its handshake. It ends when it loses its slot.
@@ -194,7 +194,7 @@ struct Begun {
     first: usize,
     caller: Arc<Caller>,
     /// Slowdown of the connection, if any.
-    patience: Option<Slowdown>,
+    slowdown: Option<Slowdown>,
     /// Budget of control frames, if the connection uses HTTP/2.
     frames: Option<Frames>,
 }
@@ -244,16 +244,16 @@ impl AsyncRead for Connection {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         self.stream(cx)?;
-        let Begun { stream, patience, first, frames, .. } = &mut self.begun;
+        let Begun { stream, slowdown, first, frames, .. } = &mut self.begun;
         let rest = &PREFACE[*first..];
         if rest.is_empty() {
-            if let Some(patience) = patience {
-                ready!(patience.poll(cx));
+            if let Some(slowdown) = slowdown {
+                ready!(slowdown.poll(cx));
             }
             let before = buf.filled().len();
             let read = Pin::new(stream).poll_read(cx, buf);
-            if let (true, Some(patience)) = (read.is_pending(), patience) {
-                patience.idle();
+            if let (true, Some(slowdown)) = (read.is_pending(), slowdown) {
+                slowdown.idle();
             }
             ready!(read)?;
             let read = &buf.filled()[before..];

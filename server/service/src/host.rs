@@ -4,9 +4,10 @@
 //! a callback that wakes the awaiting task, and a thread publishes the applied version for the streams of deltas.
 
 use crate::calls::names;
+use crate::cell_clock::advance_time;
 use crate::leases::Leases;
 use crate::observe::metrics::Metrics;
-use crate::observe::observer::Observer;
+use crate::observe::statistics_cache::StatisticsCache;
 use crate::overload::in_flight::TasksInFlight;
 use crate::peers::{PeerContacts, Peers};
 use crate::replies::{PAUSE, disk_full};
@@ -17,11 +18,9 @@ use omega_core::{Command, Outcome, Rejection, Version};
 use omega_store::log::ReplicaId;
 use omega_store::membership::{ChangeError, MemberStep, Membership, MembershipChange};
 use omega_store::node::Leadership;
-use omega_store::replica::{
-    Remedy, ReplicatedCell, Reply, Request, RetryReason, Running, TIME_AGE_MAX_MS,
-};
+use omega_store::replica::{Remedy, ReplicatedCell, Reply, Request, RetryReason, Running};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 
@@ -37,13 +36,16 @@ const FULL_CHECK: Duration = Duration::from_millis(100);
 
 /// Maximum wait for this replica's own snapshot, before another copy of the state is made. It is far longer than the
 /// largest cells need.
-const IMAGE_MAX: Duration = Duration::from_secs(10);
+const SNAPSHOT_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// Time for which a membership change is retried. Once per election timeout, a leader counts the voters that have
 /// responded since its last count. Shortly after a count, it may therefore still reject a change for lack of a quorum.
 const QUORUM_WAIT: Duration = Duration::from_secs(1);
 /// Pause between two attempts of a membership change: some intervals of heartbeats.
 const QUORUM_PAUSE: Duration = Duration::from_millis(100);
+
+/// Time limit for a connection to the new address of a replica.
+const DIAL_MAX: Duration = Duration::from_secs(2);
 
 /// Interval at which the publishing thread checks whether it should end, while nothing changes.
 const IDLE: Duration = Duration::from_millis(200);
@@ -58,7 +60,7 @@ pub struct Host {
     versions: watch::Receiver<Version>,
     metrics: Metrics,
     leases: Leases,
-    observer: Arc<Observer>,
+    statistics_cache: Arc<StatisticsCache>,
     peer_contacts: PeerContacts,
     tenants_in_flight: TasksInFlight,
     /// Connections to peers, for a replica with a network.
@@ -77,17 +79,14 @@ struct Replica {
     running: Arc<Running>,
 }
 
-/// Time limit for a connection to the new address of a replica.
-const DIAL_MAX: Duration = Duration::from_secs(2);
-
 impl Host {
     /// A cell in memory only.
     #[must_use]
     pub fn memory(cell: SharedCell) -> Host {
         let (to, versions) = watch::channel(cell.read(Cell::version));
-        let observer = Arc::new(Observer::begin(cell.read(Cell::next_job)));
+        let statistics_cache = Arc::new(StatisticsCache::begin(cell.read(Cell::next_job)));
         let cell = HostedCell::Memory(cell, Arc::new(to));
-        Host::of(cell, versions, observer)
+        Host::of(cell, versions, statistics_cache)
     }
 
     /// A cell at a running replica.
@@ -95,23 +94,39 @@ impl Host {
     pub fn replica(running: Arc<Running>) -> Host {
         let cell = ReplicatedCell::new(&running);
         let (to, versions) = watch::channel(cell.read(Cell::version));
-        let observer = Arc::new(Observer::begin(cell.read(Cell::next_job)));
-        let followed = cell.clone();
+        let statistics_cache = Arc::new(StatisticsCache::begin(cell.read(Cell::next_job)));
+        let (followed, has_stopped) = (cell.clone(), running.has_stopped());
+        // A strong reference could become the last one, and end the replica in the thread below.
+        let replica = Arc::downgrade(&running);
+        let is_over = move || replica.strong_count() == 0 || has_stopped();
         let builder = std::thread::Builder::new().name("versions".to_owned());
-        // The thread ends once the last host is dropped.
-        let spawned = builder.spawn(move || follow(&followed, &to));
+        // The thread ends once the replica has stopped, or the last host is dropped.
+        let spawned = builder.spawn(move || follow(&followed, is_over, &to));
         spawned.expect("the system has a thread for each server");
         let replica = Replica { cell, running };
         let cell = HostedCell::Replica(Arc::new(replica));
-        Host::of(cell, versions, observer)
+        Host::of(cell, versions, statistics_cache)
     }
 
-    fn of(cell: HostedCell, versions: watch::Receiver<Version>, observer: Arc<Observer>) -> Host {
+    fn of(
+        cell: HostedCell,
+        versions: watch::Receiver<Version>,
+        statistics_cache: Arc<StatisticsCache>,
+    ) -> Host {
         let (metrics, leases) = (Metrics::default(), Leases::default());
         let (peer_contacts, tenants_in_flight) =
             (PeerContacts::default(), TasksInFlight::default());
         let peers = None;
-        Host { cell, versions, metrics, leases, observer, peer_contacts, tenants_in_flight, peers }
+        Host {
+            cell,
+            versions,
+            metrics,
+            leases,
+            statistics_cache,
+            peer_contacts,
+            tenants_in_flight,
+            peers,
+        }
     }
 
     /// Returns the host with connections to the other replicas. The host then rejects new members for which `peers` has
@@ -168,13 +183,14 @@ impl Host {
     pub fn snapshot_state(&self) -> Result<SnapshotState, ApiError> {
         match &self.cell {
             HostedCell::Memory(cell, _) => Ok(cell.snapshot_state()),
-            HostedCell::Replica(replica) => {
-                replica.cell.snapshot_state(IMAGE_MAX).ok_or_else(|| unavailable(RetryReason::Busy))
-            }
+            HostedCell::Replica(replica) => replica
+                .cell
+                .snapshot_state(SNAPSHOT_WAIT_MAX)
+                .ok_or_else(|| unavailable(RetryReason::Busy)),
         }
     }
 
-    /// The version of this replica's state, updated as it changes. The channel closes when the replica has ended.
+    /// The version of this replica's state, updated as it changes. The channel closes when the replica has stopped.
     #[must_use]
     pub fn versions(&self) -> watch::Receiver<Version> {
         self.versions.clone()
@@ -198,8 +214,8 @@ impl Host {
     }
 
     /// State kept for statistics.
-    pub(crate) fn observer(&self) -> &Observer {
-        &self.observer
+    pub(crate) fn statistics_cache(&self) -> &StatisticsCache {
+        &self.statistics_cache
     }
 
     /// The replica, if the cell has replicas.
@@ -332,7 +348,11 @@ impl Host {
         let read = self.insist(|| replica.begin(vec![Request::Read]), until);
         tokio::select! {
             biased;
-            reply = read => reply.map(drop),
+            // A read changes nothing, so that its outcome is never unknown.
+            reply = read => reply.map(drop).map_err(|error| match error.code {
+                ErrorCode::OutcomeUnknown => unavailable(RetryReason::Leaderless),
+                _ => error,
+            }),
             () = until_full(&replica.running) => Err(self.disk_full()),
         }
     }
@@ -362,9 +382,11 @@ impl Host {
             let changed =
                 self.insist(|| replica.begin(vec![Request::Change(change.clone())]), until).await?;
             match changed {
-                Reply::Changed(Err(ChangeError::NoQuorum { .. } | ChangeError::Behind(_)))
-                    if Instant::now() < give_up =>
-                {
+                Reply::Changed(Err(
+                    ChangeError::NoQuorum { .. }
+                    | ChangeError::Behind(_)
+                    | ChangeError::NoAnswer { .. },
+                )) if Instant::now() < give_up => {
                     tokio::time::sleep(QUORUM_PAUSE).await;
                 }
                 Reply::Changed(changed) => {
@@ -543,30 +565,15 @@ impl Pending {
     }
 }
 
-/// Advances the time of a cell in memory, if something in the cell depends on the time. In a replicated cell, the
-/// leader does this.
-fn advance_time(cell: &SharedCell) {
-    let now_ms = unix_ms();
-    let old = |cell: &Cell| cell.now_ms().saturating_add(TIME_AGE_MAX_MS) <= now_ms;
-    if cell.read(|cell| cell.depends_on_time() && old(cell)) {
-        // The cell never rejects this command.
-        let _ = cell.apply(Command::Expire { now_ms });
-    }
-}
-
-/// The time of this machine, in milliseconds since 1970. A clock before 1970 counts as 1970; the cell never moves its
-/// time back.
-pub(crate) fn unix_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
-}
-
-/// Publishes the version that the replica has applied, until all receivers are gone.
-fn follow(cell: &ReplicatedCell, to: &watch::Sender<Version>) {
+/// Publishes the version that the replica has applied, until the replica has stopped or all receivers are gone.
+fn follow(cell: &ReplicatedCell, is_over: impl Fn() -> bool, to: &watch::Sender<Version>) {
     while !to.is_closed() {
         let current = *to.borrow();
         let version = cell.wait_past(current, IDLE);
         if version != current {
             to.send_replace(version);
+        } else if is_over() {
+            return;
         }
     }
 }

@@ -20,7 +20,7 @@
 mod access;
 pub mod agents;
 #[cfg(test)]
-mod bounds;
+mod bounds_tests;
 mod calls;
 mod cell_clock;
 mod connection;
@@ -36,7 +36,7 @@ mod tls;
 mod updates;
 mod web;
 
-pub use access::audit::AuditLog;
+pub use access::audit_queue::AuditLog;
 pub use access::identity::{Caller, IdentityError, Role};
 pub use access::{audit, identity, roles};
 pub use agents::Agents;

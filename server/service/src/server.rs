@@ -2,7 +2,7 @@
 //!
 //! Limits apply here, before any service is called.
 
-use crate::access::audit::AuditLog;
+use crate::access::audit_queue::AuditLog;
 use crate::access::gate::GateLayer;
 use crate::access::identity::Caller;
 use crate::access::roles;
@@ -10,8 +10,8 @@ use crate::calls::commit_log::SlowCommit;
 use crate::calls::traces::Traces;
 use crate::connection::{ListenerSecurity, incoming};
 use crate::host::Host;
-use crate::observe::statistics::follow;
-use crate::overload::limits::{Deadlines, Limits, Places};
+use crate::observe::statistics::record_submissions;
+use crate::overload::limits::{CallLimits, Deadlines, Limits};
 use crate::overload::tenant_limits::TenantLimits;
 use crate::peers::{FRAME_BYTES_MAX, PeerListener};
 use crate::updates;
@@ -42,13 +42,13 @@ const CONNECTION_WINDOW: u32 = 4 << 20;
 struct Gate {
     audit: Option<Arc<AuditLog>>,
     limits: Limits,
-    places: Places,
+    call_limits: CallLimits,
 }
 
 /// A server with the gate before all its services.
 fn guarded(gate: Gate) -> Server<Guarded> {
-    let Gate { audit, limits, places } = gate;
-    let gate = GateLayer { places, audit };
+    let Gate { audit, limits, call_limits } = gate;
+    let gate = GateLayer { call_limits, audit };
     Server::builder()
         .layer(gate)
         .max_concurrent_streams(limits.connection_streams)
@@ -108,7 +108,7 @@ fn client_services(
                 .max_encoding_message_size(sent_max),
         )
         .add_service(
-            MachineServiceServer::new(Machines::new(host.clone()))
+            MachineServiceServer::new(Machines::new(host.clone(), agents.clone()))
                 .max_decoding_message_size(taken_max)
                 .max_encoding_message_size(sent_max),
         )
@@ -192,14 +192,14 @@ pub async fn serve_clients(
     if let ListenerSecurity::Tls { certificates, .. } = &security {
         host.metrics().show(certificates);
     }
-    let places = Places::new(limits);
-    let gate = Gate { audit, limits, places: places.clone() };
+    let call_limits = CallLimits::new(limits);
+    let gate = Gate { audit, limits, call_limits: call_limits.clone() };
     let services = client_services(&host, me, extras, gate)?;
     let controller = tokio::spawn(updates::run(host.clone(), TenantLimits::new(&limits)));
-    let following = tokio::spawn(follow(host));
-    let incoming = incoming(listener, security, Caller::local(), (limits, Some(places)));
+    let recording = tokio::spawn(record_submissions(host));
+    let incoming = incoming(listener, security, Caller::local(), (limits, Some(call_limits)));
     let served = services.serve_with_incoming_shutdown(incoming, end).await;
-    following.abort();
+    recording.abort();
     controller.abort();
     served.map_err(io::Error::other)
 }
@@ -212,14 +212,14 @@ pub async fn serve_clients(
 pub(crate) async fn serve_as(
     caller: Caller,
     ListenerConfig { listener, security, audit, limits }: ListenerConfig,
-    places: Places,
+    call_limits: CallLimits,
     host: Host,
 ) -> io::Result<()> {
     let me =
         ReplicaIdentity { cell: omega_store::CellId(1), replica: omega_store::log::ReplicaId(1) };
-    let gate = Gate { audit, limits, places: places.clone() };
+    let gate = Gate { audit, limits, call_limits: call_limits.clone() };
     let services = client_services(&host, me, Extras::default(), gate)?;
-    let incoming = incoming(listener, security, caller, (limits, Some(places)));
+    let incoming = incoming(listener, security, caller, (limits, Some(call_limits)));
     services.serve_with_incoming(incoming).await.map_err(io::Error::other)
 }
 
@@ -240,7 +240,7 @@ pub async fn serve_peers(
     // The longest deadline is used, because a frame may be large, and the network between replicas slow.
     let Deadlines { max, .. } = limits.deadlines;
     let limits = Limits { deadlines: Deadlines { usual: max, max }, ..limits };
-    guarded(Gate { audit, limits, places: Places::new(limits) })
+    guarded(Gate { audit, limits, call_limits: CallLimits::new(limits) })
         .add_service(service)
         .serve_with_incoming_shutdown(incoming, end)
         .await

@@ -191,6 +191,12 @@ impl Certificates {
         }
     }
 
+    /// Contents of the files that are in use: of the last files that were valid.
+    #[must_use]
+    pub fn bytes(&self) -> TlsBytes {
+        self.now.lock().bytes.clone()
+    }
+
     /// Expiry of the certificate.
     #[must_use]
     pub fn ends(&self) -> SystemTime {

@@ -173,7 +173,7 @@ fn the_last_two_machines_of_a_task_report_its_use() {
     for slot in 0..3 {
         apply(Command::AdoptTask { task, machine: machine(slot) });
         let report = omega_core::TaskReport::Lost;
-        apply(Command::ReportTask { task, machine: machine(slot), report });
+        apply(Command::ReportTask { task, machine: machine(slot), placed_ms: 0, report });
     }
     for (slot, cpu_us) in [(0, 1), (1, 10), (2, 100), (3, 1000), (9, 10_000)] {
         let used = vec![TaskUse { task, cpu_us, memory_byte_seconds: 0 }];

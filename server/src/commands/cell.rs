@@ -4,7 +4,7 @@ use crate::commands::shape::{self, ByKind, MemberShape};
 use crate::commands::show::{self, Align, columns, facts};
 use crate::commands::{CommandArgs, CommandError};
 use clap::Args;
-use omega_client::{convert, proto};
+use omega_client::{ApiError, convert, proto};
 use omega_core::{Kinds, ResourceKind};
 use serde::Serialize;
 
@@ -43,10 +43,44 @@ struct SumShape {
 
 /// Runs the command.
 pub(crate) fn run(args: &DescribeArgs) -> Result<(), CommandError> {
-    let response = args.common.caller()?.describe()?;
+    let caller = args.common.caller()?;
+    let response = with_leader(caller.replicas(), |attempt| {
+        if attempt > 0 {
+            caller.pass_on();
+        }
+        caller.describe().map_err(describes_nothing)
+    })?;
     let kinds = convert::kinds(response.kinds.clone())?;
     let shape = shape_of(&kinds, response);
     show::print(args.common.output, &shape, || table(&kinds, &shape))
+}
+
+/// The first reply that names a leader, or is from a cell in memory; else the first reply. A replica that cannot reach
+/// the others knows no leader, although they may have one.
+fn with_leader(
+    replicas: usize,
+    mut ask: impl FnMut(usize) -> Result<proto::DescribeCellResponse, CommandError>,
+) -> Result<proto::DescribeCellResponse, CommandError> {
+    let has_leader = |response: &proto::DescribeCellResponse| {
+        response.members.as_ref().is_none_or(|members| members.leader > 0)
+    };
+    let first = ask(0)?;
+    if has_leader(&first) {
+        return Ok(first);
+    }
+    let mut others = (1..replicas).filter_map(|attempt| ask(attempt).ok());
+    Ok(others.find(has_leader).unwrap_or(first))
+}
+
+/// Replaces an error that refers to this command.
+fn describes_nothing(error: CommandError) -> CommandError {
+    match error {
+        CommandError::NoLeader { cell, timeout, code } => {
+            let why = "it has no leader: start enough replicas for a majority";
+            CommandError::NoAnswer { cell, timeout, why: Box::new(ApiError::new(code, why)) }
+        }
+        other => other,
+    }
 }
 
 fn shape_of(kinds: &Kinds, response: proto::DescribeCellResponse) -> CellShape {
@@ -117,4 +151,35 @@ fn table(kinds: &Kinds, cell: &CellShape) -> String {
     ];
     let rows: Vec<Vec<String>> = kinds.iter().map(row).collect();
     format!("{head}\n{}", columns(&heading, &rows))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use omega_client::ErrorCode;
+    use std::time::Duration;
+
+    fn reply(replica: u64, leader: u64) -> Result<proto::DescribeCellResponse, CommandError> {
+        let members = proto::Members { replica, leader, ..Default::default() };
+        Ok(proto::DescribeCellResponse { members: Some(members), ..Default::default() })
+    }
+
+    #[test]
+    fn a_replica_without_a_leader_is_not_believed_alone() {
+        let down = || {
+            let why = Box::new(ApiError::new(ErrorCode::Unreachable, "down"));
+            Err(CommandError::NoAnswer { cell: String::new(), timeout: Duration::ZERO, why })
+        };
+        let replier = |replies: [fn() -> Result<proto::DescribeCellResponse, CommandError>; 3]| {
+            let mut replies = replies.into_iter();
+            let response = with_leader(3, |_| replies.next().expect("three replicas")()).ok()?;
+            Some((response.members?.replica, replies.len()))
+        };
+        assert_eq!(replier([|| reply(1, 0), || reply(2, 2), || reply(3, 2)]), Some((2, 1)));
+        assert_eq!(replier([|| reply(1, 0), || reply(2, 0), || reply(3, 0)]), Some((1, 0)));
+        assert_eq!(replier([|| reply(2, 2), || reply(3, 2), || reply(1, 0)]), Some((2, 2)));
+        let mut replies = [reply(1, 0), down(), reply(3, 2)].into_iter();
+        let response = with_leader(3, |_| replies.next().expect("three replicas"));
+        assert_eq!(response.expect("some reply").members.map(|members| members.replica), Some(3));
+    }
 }

@@ -88,7 +88,10 @@ pub(crate) fn run(command: &ContextCommand) -> Result<(), CommandError> {
                 context,
             };
             let shapes: Vec<ContextShape> = all.contexts.clone().into_iter().map(shape).collect();
-            return show::print(args.output, &shapes, || table(&shapes));
+            return show::print(args.output, &shapes, || {
+                let precedence = if has_other_cell() { PRECEDENCE } else { "" };
+                format!("{}{precedence}", table(&shapes))
+            });
         }
         ContextCommand::Set(args) => {
             let absolute = |path: &PathBuf| std::path::absolute(path);
@@ -113,7 +116,7 @@ pub(crate) fn run(command: &ContextCommand) -> Result<(), CommandError> {
             }
             all.current = Some(args.name.clone());
             let mut done = format!("context {} is the current one", show::clean_name(&args.name));
-            if std::env::var_os("OMEGA_CELL").is_some() {
+            if has_other_cell() {
                 done += "\nwarning: OMEGA_CELL is set, and takes precedence over it";
             }
             done
@@ -131,6 +134,14 @@ pub(crate) fn run(command: &ContextCommand) -> Result<(), CommandError> {
     };
     context::write(&file, &all)?;
     Ok(output::print(&format!("{done}\n"))?)
+}
+
+/// Last line of a list whose current context has no effect.
+const PRECEDENCE: &str = "OMEGA_CELL is set, and takes precedence over the current context\n";
+
+/// Whether the environment names a cell.
+fn has_other_cell() -> bool {
+    std::env::var_os("OMEGA_CELL").is_some()
 }
 
 fn table(shapes: &[ContextShape]) -> String {

@@ -96,8 +96,8 @@ pub(crate) enum CommandError {
     },
     /// The machine still has tasks. Drain it and wait, or give `--force`.
     #[error(
-        "machine {name} has {tasks}: run `omega machine drain {name}` and wait until the \
-         machine has no tasks, or give --force"
+        "machine {name} has {tasks}: run `omega machine drain {name} --deadline 10m` and wait \
+         until the tasks have left, or give --force"
     )]
     HasTasks {
         /// Name of the machine.

@@ -9,7 +9,7 @@ use crate::commands::files::moment;
 use crate::commands::files::pairs::{self, Condition};
 use crate::commands::shape::{DoneShape, ListShape, MachineShape, MadeShape};
 use crate::commands::show::{self, Align, Format, and_more, columns, facts, fitted};
-use crate::commands::{CommandArgs, CommandError, NameArgs, named, task};
+use crate::commands::{CommandArgs, CommandError, NameArgs, named, task, task_pages};
 use clap::{Args, Subcommand, ValueEnum};
 use omega_client::agent::DRAIN_BY;
 use omega_client::proto;
@@ -68,7 +68,8 @@ pub(crate) enum MachineCommand {
         after_help = "Example:\n  omega machine resume m-1"
     )]
     Resume(NameArgs),
-    /// Remove a machine from the cell. If it has tasks, --force is required.
+    /// Remove a machine from the cell. If it has tasks, --force is required, unless it drains and has only tasks of
+    /// per_machine groups.
     #[command(
         mut_arg("name", named("machine")),
         after_help = "Examples:\n  omega machine remove m-1\n  omega machine remove m-1 --force"
@@ -365,7 +366,7 @@ fn status_text(machine: &MachineShape, now_ms: u64) -> String {
     let by_ms = machine.taints.iter().find_map(|taint| drain_by_ms(taint));
     match by_ms.map(|by_ms| by_ms.saturating_sub(now_ms).div_ceil(1000)) {
         None => machine.status.to_owned(),
-        Some(0) => format!("{}, its tasks are stopped", machine.status),
+        Some(0) => format!("{}, its deadline has passed", machine.status),
         Some(left) => format!("{}, its tasks are stopped in {left} s", machine.status),
     }
 }
@@ -495,8 +496,12 @@ fn set_drained(
 fn remove(args: &RemoveArgs) -> Result<(), CommandError> {
     let RemoveArgs { of: args, force } = args;
     let caller = args.common.caller()?;
-    let tasks = if *force { 0 } else { find(&caller, &args.name)?.tasks };
-    if tasks > 0 {
+    let machine = if *force { None } else { Some(find(&caller, &args.name)?) };
+    let tasks = machine.as_ref().map_or(0, |machine| machine.tasks);
+    // Tasks of per_machine groups belong to their machine, and stay during a drain.
+    let is_drained = machine.is_some_and(|machine| machine.draining)
+        && task_pages::all_stay(&caller, by_name(&args.name).map(Of::Machine))?;
+    if tasks > 0 && !is_drained {
         return Err(CommandError::HasTasks {
             name: args.name.clone(),
             tasks: plural(tasks.into(), "task"),
@@ -536,6 +541,8 @@ mod tests {
         };
         let drain_by = format!("{DRAIN_BY}=6500:NoSchedule");
         let left = "draining, its tasks are stopped in 5 s".to_owned();
+        let past = format!("{DRAIN_BY}=2000:NoSchedule");
+        assert_eq!(shown(&[&past]).0, "draining, its deadline has passed");
         assert_eq!(shown(&[&drain_by, "a:NoExecute"]), (left, "a:NoExecute".to_owned()));
         assert_eq!(shown(&[]), ("draining".to_owned(), String::new()));
     }

@@ -29,6 +29,8 @@ pub(crate) enum Kind {
     Machines,
     Tenants,
     Schedulers,
+    /// Ids of replicas, such as `r4`, or `4` after a digit.
+    Replicas,
 }
 
 /// Maximum number of names. A person does not read longer lists.
@@ -87,6 +89,12 @@ pub(crate) fn of_cell(
         Kind::Schedulers => {
             let schedulers = lease::list(&search.caller)?.into_iter().map(|response| response.name);
             Ok(matching(schedulers, prefix))
+        }
+        Kind::Replicas => {
+            let members = search.caller.describe()?.members.unwrap_or_default().all.into_iter();
+            let mark =
+                if prefix.starts_with(|first: char| first.is_ascii_digit()) { "" } else { "r" };
+            Ok(matching(members.map(|member| format!("{mark}{}", member.replica)), prefix))
         }
     }
 }

@@ -122,11 +122,14 @@ pub(crate) fn run(command: &QuotaCommand) -> Result<(), CommandError> {
 fn list(args: &ListArgs) -> Result<(), CommandError> {
     let caller = args.common.caller()?;
     let kinds = caller.kinds()?;
-    let listed = caller.pages(args.limit, |caller, page_size, page_token| {
+    // Pages are in the order of ids, so all are needed to find the first names.
+    let mut listed = caller.pages(None, |caller, page_size, page_token| {
         let page = page(caller, &proto::ListTenantsRequest { page_size, page_token })?;
         let shapes = page.tenants.into_iter().map(|response| TenantShape::new(&kinds, response));
         Ok::<Page<TenantShape>, _>((shapes.collect(), page.next_page_token, page.version))
     })?;
+    listed.items.sort_by(|one, other| show::by_name(&one.name, &other.name));
+    listed.cut(args.limit);
     let shape = ListShape { version: listed.version, more: listed.more, items: listed.items };
     show::print(args.common.output, &shape, || table(&kinds, &shape.items) + and_more(shape.more))
 }

@@ -455,10 +455,10 @@ fn has(job: &Job, group: &TaskGroup) -> bool {
     job.groups.iter().any(|own| *group == TaskGroup { count, version, ..TaskGroup::clone(own) })
 }
 
-impl TasksShape {
-    /// Number of all tasks.
-    pub(in crate::commands) fn all(&self) -> u32 {
-        self.pending + self.placed + self.running + self.finished + self.failed + self.killed
+impl JobShape {
+    /// Number of tasks of all groups. Tasks that an update has replaced do not count.
+    pub(in crate::commands) fn wanted_tasks(&self) -> u32 {
+        self.groups.iter().map(|group| group.count).sum()
     }
 }
 

@@ -146,6 +146,7 @@ impl<'a> Line<'a> {
             ["machine", _] => Kind::Machines,
             ["quota", _] => Kind::Tenants,
             ["lease", _] => Kind::Schedulers,
+            ["member", "promote" | "remove" | "transfer" | "update"] => Kind::Replicas,
             _ => return None,
         }))
     }
@@ -155,4 +156,23 @@ impl<'a> Line<'a> {
 fn takes_next(option: &Arg) -> bool {
     let takes = option.get_num_args().is_none_or(|count| count.min_values() > 0);
     option.get_action().takes_values() && takes && !option.is_require_equals_set()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn replicas_are_named_except_the_new_one() {
+        let wanted = |line: &str| {
+            let words = line.split(' ').map(str::to_owned).collect();
+            read(&crate::Omega::command(), words, Vec::new()).map(|request| request.wanted)
+        };
+        for verb in ["promote", "remove", "transfer", "update"] {
+            let replicas = Some(NameQuery::OfCell(Kind::Replicas));
+            assert_eq!(wanted(&format!("member {verb} ")), replicas, "{verb}");
+        }
+        assert_eq!(wanted("member add "), None);
+    }
 }

@@ -45,10 +45,10 @@ pub(super) fn command(command: &Command) -> String {
         Command::EndUpdate { job, version, result } => {
             format!("update of job {job} to version {version} {}", ended(*result))
         }
-        Command::ReportTask { task, machine, report } => {
+        Command::ReportTask { task, machine, report, .. } => {
             format!("task {task} {} on machine {machine}", reported(*report))
         }
-        Command::ReportEnd { task, machine, report, end } => {
+        Command::ReportEnd { task, machine, report, end, .. } => {
             let reason = clean(&end.reason.to_string());
             format!("task {task} {} on machine {machine}: {reason}", reported(*report))
         }

@@ -216,6 +216,12 @@ fn is_served(args: &RebalanceArgs) -> bool {
 
 pub(crate) fn rebalance(args: &RebalanceArgs) -> Result<(), Error> {
     if args.output.apply && !is_served(args) {
+        if std::env::var_os("OMEGA_CELL").is_some() {
+            return Err(Error::Arguments(
+                "--apply is only for --cell, and OMEGA_CELL is not used here: give the address with \
+                 --cell",
+            ));
+        }
         return Err(Error::Arguments(
             "--apply is only for --cell: all other inputs are only read, so no move can be applied \
              to them",

@@ -66,7 +66,7 @@ pub(super) fn unknown(objectives: &Objectives, names: &KnownNames) -> Vec<String
     let of_rules = rules.iter().flat_map(|rule| {
         let other = match &rule.limit {
             Limit::Domains(_) => None,
-            Limit::Needs(other) | Limit::Beside { other, .. } => Some(other),
+            Limit::Needs(other) | Limit::MaxColocated { other, .. } => Some(other),
         };
         [Some(&rule.job), other].into_iter().flatten()
     });

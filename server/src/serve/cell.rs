@@ -4,7 +4,7 @@ use super::settings::{Replicated, Settings, Start, Storage};
 use super::tls::dial;
 use omega_cellstate::{Cell, HISTORY_BYTES, SharedCell};
 use omega_core::{Command, Kinds, Policy};
-use omega_service::{Host, PeerListener, Peers, ReplicaIdentity, SlowCommit};
+use omega_service::{Certificates, Host, PeerListener, Peers, ReplicaIdentity, SlowCommit};
 use omega_store::directory::{
     CreateDirectoryError, Directory, EngineKind, Expected, Identity, OpenDirectoryError,
 };
@@ -74,7 +74,7 @@ pub(crate) struct Opened {
     pub(crate) peers: Option<(PeerListener, String)>,
 }
 
-/// Opens the cell that the settings name.
+/// Opens the cell that the settings name. A replica presents the certificates to its peers.
 ///
 /// # Errors
 /// If its folder is damaged, in use, or has another cell; or if it has no replica, and the settings do not allow to
@@ -82,7 +82,7 @@ pub(crate) struct Opened {
 pub(crate) fn open(
     settings: &Settings,
     torn_tail: TornTail,
-    runtime: &Handle,
+    (runtime, certificates): (&Handle, Option<Arc<Certificates>>),
 ) -> Result<Opened, CellError> {
     match &settings.storage {
         Storage::Memory => {
@@ -104,14 +104,17 @@ pub(crate) fn open(
             let running = run(directory, port, (settings.slow_commit, torn_tail))?;
             Ok(Opened { host: Host::replica(running), me, peers: None })
         }
-        Storage::Replica(replicated) => open_replicated(replicated, settings, (torn_tail, runtime)),
+        Storage::Replica(replicated) => {
+            open_replicated(replicated, settings, torn_tail, (runtime, certificates))
+        }
     }
 }
 
 fn open_replicated(
     of: &Replicated,
     settings: &Settings,
-    (torn_tail, runtime): (TornTail, &Handle),
+    torn_tail: TornTail,
+    (runtime, certificates): (&Handle, Option<Arc<Certificates>>),
 ) -> Result<Opened, CellError> {
     let founders: Vec<ReplicaId> = of.peers.iter().map(|peer| peer.id).collect();
     let new = (of.dir.as_path(), &settings.kinds);
@@ -126,8 +129,7 @@ fn open_replicated(
         (false, None) => return Err(CellError::NoReplica(of.dir.clone())),
     };
     let me = whoami(&directory);
-    let tls = settings.tls.clone();
-    let dialer = Box::new(move |address: &str| dial(address, tls.as_ref()));
+    let dialer = Box::new(move |address: &str| dial(address, certificates.clone()));
     let mut given = BTreeMap::new();
     for peer in of.peers.iter().filter(|peer| peer.id != me.replica) {
         _ = dialer(&peer.address)

@@ -3,7 +3,7 @@
 mod cell;
 mod limits;
 #[cfg(test)]
-mod mutated_settings;
+mod mutated_settings_tests;
 mod settings;
 mod tls;
 mod traces;
@@ -139,8 +139,8 @@ pub(crate) fn serve(args: ServeArgs) -> Result<(), ServeError> {
     settings.log.show();
     let listeners = tls::listeners(settings.tls.as_ref(), runtime.handle())?;
     let audit = settings.audit_log.as_deref().map(open_audit).transpose()?;
-    let torn_tail = if args.accept_torn_log { TornTail::Forgive } else { TornTail::Doubt };
-    let opened = cell::open(&settings, torn_tail, runtime.handle())?;
+    let torn_tail = if args.accept_torn_log { TornTail::Accept } else { TornTail::Refuse };
+    let opened = cell::open(&settings, torn_tail, (runtime.handle(), listeners.of_peers()))?;
     let served = runtime.block_on(run(&settings, (listeners, audit), opened));
     runtime.shutdown_background();
     served

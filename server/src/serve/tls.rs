@@ -2,7 +2,8 @@
 
 use omega_client::Tls;
 use omega_client::connect::tls_endpoint;
-use omega_service::{Certificates, Dial, ListenerSecurity, TlsError, TlsFiles};
+use omega_service::{Certificates, Dial, ListenerSecurity, TlsBytes, TlsError, TlsFiles};
+use parking_lot::Mutex;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -116,6 +117,16 @@ pub(crate) struct SecurityByListener {
     pub(crate) peers: ListenerSecurity,
 }
 
+impl SecurityByListener {
+    /// The certificates that this replica presents to its peers, if any.
+    pub(crate) fn of_peers(&self) -> Option<Arc<Certificates>> {
+        match &self.peers {
+            ListenerSecurity::Tls { certificates, .. } => Some(certificates.clone()),
+            ListenerSecurity::Open => None,
+        }
+    }
+}
+
 /// Reads and checks the certificates, and starts to watch them for changes.
 ///
 /// # Errors
@@ -138,32 +149,92 @@ pub(crate) fn listeners(
     Ok(SecurityByListener { clients: security(&files.clients)?, peers: security(&files.peers)? })
 }
 
-/// Connection settings for the peer at `host:port`.
+/// Connection settings for the peer at `host:port`. Certificate files that have become invalid are ignored, as for the
+/// listener of peers, which logs them.
 ///
 /// # Errors
 /// If the address is invalid.
-pub(crate) fn dial(address: &str, files: Option<&Files>) -> Result<Dial, tonic::transport::Error> {
-    let scheme = if files.is_some() { "https" } else { "http" };
+pub(crate) fn dial(
+    address: &str,
+    certificates: Option<Arc<Certificates>>,
+) -> Result<Dial, tonic::transport::Error> {
+    let scheme = if certificates.is_some() { "https" } else { "http" };
     let endpoint = Endpoint::from_shared(format!("{scheme}://{address}"))?
         .connect_timeout(std::time::Duration::from_secs(1))
         .tcp_nodelay(true);
-    let Some(files) = files.map(|files| files.peers.clone()) else {
+    let Some(certificates) = certificates else {
         return Ok(Box::new(move || Some(endpoint.clone())));
     };
-    Ok(Box::new(move || match files.read() {
-        Ok(bytes) => {
-            let tls = Tls {
-                authority: bytes.authority,
-                certificate: bytes.certificate,
-                key: bytes.key,
-                server_name: None,
-            };
-            let made = tls_endpoint(endpoint.clone(), &tls);
-            made.map_err(|error| tracing::warn!(%error, "the connection to a peer failed")).ok()
+    let address = address.to_owned();
+    // Dialling is repeated, so each error is logged once.
+    let logged = Mutex::new(String::new());
+    Ok(Box::new(move || {
+        let TlsBytes { authority, certificate, key, .. } = certificates.bytes();
+        let tls = Tls { authority, certificate, key, server_name: None };
+        let error = match tls_endpoint(endpoint.clone(), &tls) {
+            Ok(endpoint) => return Some(endpoint),
+            Err(error) => with_causes(&error),
+        };
+        let mut logged = logged.lock();
+        if *logged != error {
+            tracing::warn!(
+                peer = address,
+                error,
+                "the certificates cannot be used to connect to \
+                 a peer"
+            );
+            *logged = error;
         }
-        Err(error) => {
-            tracing::warn!(%error, "the connection to a peer failed");
-            None
-        }
+        None
     }))
+}
+
+/// An error and its causes, in one line.
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cert::{self, CertCommand};
+    use clap::Parser;
+    use std::fs;
+
+    #[derive(Parser)]
+    struct Cert {
+        #[command(subcommand)]
+        command: CertCommand,
+    }
+
+    #[test]
+    fn a_peer_is_dialled_with_the_last_valid_certificates() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let at = |name: &str| dir.path().join(name);
+        let made = |words: &[&str]| {
+            let folder = ["--dir", dir.path().to_str().expect("a path")];
+            let words = ["cert"].iter().chain(words).chain(&folder);
+            cert::run(&Cert::parse_from(words).command).expect("it is made");
+        };
+        made(&["authority"]);
+        made(&["issue", "replica/1", "--cell-name", "prod"]);
+        let files = TlsFiles {
+            certificate: at("replica-1.pem"),
+            key: at("replica-1.key"),
+            authority: at("ca.pem"),
+            revoked: None,
+        };
+        let certificates = Arc::new(Certificates::load(files).expect("they are valid"));
+        let dial = dial("127.0.0.1:7700", Some(certificates.clone())).expect("an address");
+        assert!(dial().is_some());
+        for bad in ["", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"] {
+            fs::write(at("replica-1.pem"), bad).expect("it can be written");
+            certificates.reload().expect_err("the file is invalid");
+            assert!(dial().is_some(), "{bad:?}");
+        }
+        fs::remove_file(at("replica-1.key")).expect("it exists");
+        certificates.reload().expect_err("there is no key");
+        assert!(dial().is_some());
+    }
 }

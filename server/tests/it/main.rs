@@ -1,6 +1,6 @@
 //! The only integration test binary: `omega` as a process with arguments and files.
 //!
-//! - `kit/`: processes, their results, certificates and HTTP requests for the tests.
+//! - `kit/`: fixtures of the tests.
 //! - `offline/`: commands without a served cell.
 //! - `cell/`: served cells: replicas, disks, members, and the web page.
 //! - `callers/`: callers: their rights, and the limits on their requests.

@@ -159,9 +159,7 @@ impl Driver {
             }
             self.compared.clear();
             tokio::time::sleep(PAUSE).await;
-            while let Ok(event) = self.events.try_recv() {
-                self.take(event);
-            }
+            self.take_all();
             // Stopped tasks must be killed in time even if no replica answers.
             self.kill_late();
         }
@@ -228,23 +226,43 @@ impl Driver {
         self.send_directives(directives);
     }
 
-    /// Exchanges messages on one stream until it breaks.
-    async fn stream(&mut self, connection: &Connection) -> Ended {
+    /// Opens a stream. Stopped tasks are killed in time even if the replica takes long.
+    async fn open(
+        &mut self,
+        connection: &Connection,
+        reports: mpsc::Receiver<AgentReport>,
+    ) -> Result<Incoming, ApiError> {
         let mut client = AgentServiceClient::new(connection.channel.clone())
             .max_decoding_message_size(DIRECTIVES_BYTES_MAX);
-        let (to, reports) = mpsc::channel(MESSAGES_MAX);
         let opened = client.attach(ReceiverStream::new(reports));
-        let mut incoming = match tokio::time::timeout(self.reply_in, opened).await {
-            Ok(Ok(opened)) => Incoming::new(opened.into_inner()),
-            Ok(Err(status)) => {
-                let why = self.connections.explain(connection, status.into(), 0).await;
-                return Ended::Stream(Some(why));
+        let mut opened = std::pin::pin!(tokio::time::timeout(self.reply_in, opened));
+        let opened = loop {
+            let due = self.due();
+            tokio::select! {
+                opened = &mut opened => break opened,
+                () = until(due) => {
+                    self.take_all();
+                    self.kill_late();
+                }
             }
+        };
+        match opened {
+            Ok(Ok(opened)) => Ok(Incoming::new(opened.into_inner())),
+            Ok(Err(status)) => Err(self.connections.explain(connection, status.into(), 0).await),
             // A hung replica accepts connections, too.
             Err(_) => {
                 self.reply_in = (self.reply_in * 2).min(REPLY_MAX);
-                return Ended::Stream(Some(ApiError::new(ErrorCode::Late, "no answer came")));
+                Err(ApiError::new(ErrorCode::Late, "no answer came"))
             }
+        }
+    }
+
+    /// Exchanges messages on one stream until it breaks.
+    async fn stream(&mut self, connection: &Connection) -> Ended {
+        let (to, reports) = mpsc::channel(MESSAGES_MAX);
+        let mut incoming = match self.open(connection, reports).await {
+            Ok(incoming) => incoming,
+            Err(why) => return Ended::Stream(Some(why)),
         };
         let all: Vec<MachineId> = self.machines.iter().copied().collect();
         let conditions = &mut self.conditions;
@@ -284,6 +302,13 @@ impl Driver {
                 }
                 _ = heartbeats.tick() => self.add_heartbeats(),
             }
+        }
+    }
+
+    /// Handles all queued messages of the agent while no stream is open. The records keep the reports.
+    fn take_all(&mut self) {
+        while let Ok(event) = self.events.try_recv() {
+            self.take(event);
         }
     }
 

@@ -136,6 +136,28 @@ async fn few_of_many_requests_to_read_logs_reach_the_agent() {
     assert!((1..=16).contains(&ordered), "{ordered}");
 }
 
+/// A hung replica accepts connections, and gives no answer.
+#[tokio::test]
+async fn stopped_tasks_are_killed_while_a_stream_is_being_opened() {
+    let hung = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = Address::plain([hung.local_addr().unwrap().to_string()]);
+    let (mut driver, mut directives) = driver();
+    driver.connections = Connections::new(&address).unwrap();
+    driver.apply_directives(start("job"));
+    let stops = vec![(HERE, TASK)];
+    driver.apply_directives(DirectiveBatch { stops, ..DirectiveBatch::default() });
+    while directives.try_recv().is_ok() {}
+    // The grace period is over.
+    driver.began -= Duration::from_secs(60);
+    let connection = driver.connections.current();
+    tokio::select! {
+        directive = directives.recv() => {
+            assert_eq!(directive, Some(Directive::Kill(sample(0, HERE).run_id())));
+        }
+        _ = driver.stream(&connection) => panic!("the replica answers"),
+    }
+}
+
 /// While no replica is reachable, use is summed up. A detached machine's use is dropped.
 #[tokio::test]
 async fn use_waits_until_it_can_be_sent() {

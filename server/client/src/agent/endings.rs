@@ -39,7 +39,7 @@ impl Part {
 
 /// The tasks of one machine.
 #[derive(Debug, Default)]
-struct Here {
+struct MachineTasks {
     /// Capacity of the machine. If it is unknown (`None`), a start waits for all stopping tasks.
     capacity: Option<Amounts>,
     runs: BTreeMap<TaskId, Part>,
@@ -54,10 +54,10 @@ struct Here {
 /// The stopping and waiting tasks of all machines. See the module documentation.
 #[derive(Debug, Default)]
 pub(super) struct Endings {
-    machines: BTreeMap<MachineId, Here>,
+    machines: BTreeMap<MachineId, MachineTasks>,
 }
 
-impl Here {
+impl MachineTasks {
     /// Whether the resources that a task needs are free, that is, not used by running or stopping tasks.
     fn has_room(&self, task: &Task) -> bool {
         if self.ends.is_empty() {

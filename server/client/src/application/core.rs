@@ -190,7 +190,7 @@ impl Core {
         if name.is_empty() || name.contains('#') {
             return refuse(
                 ErrorCode::BadName,
-                format!("{name:?} must not contain #, because it is the name of a container"),
+                format!("{name:?} is a container's name: it must not be empty or contain #"),
             );
         }
         if self.records.contains_key(name) {

@@ -43,7 +43,7 @@ mod core;
 mod dispatch;
 mod driver;
 #[cfg(test)]
-mod histories;
+mod histories_tests;
 mod machines;
 mod state;
 mod task_state;
@@ -56,6 +56,7 @@ pub use types::{
 
 use self::core::Core;
 use crate::connect::{Address, Connections};
+use crate::own_runtime::OwnRuntime;
 use crate::{ApiError, ErrorCode};
 use driver::{Calls, Watch};
 use omega_core::Text;
@@ -129,26 +130,20 @@ impl Application {
         let name = settings.name.clone();
         if name.is_empty() || name.contains(['#', '.']) {
             let message = format!(
-                "{name:?} must contain neither . nor #, because it is the name of \
-                 an application"
+                "{name:?} is the name of an application: it must not be empty, or contain . or #"
             );
             return Err(ApiError::new(ErrorCode::BadName, message));
         }
         let internal = |why| ApiError::new(ErrorCode::Internal, format!("no thread: {why}"));
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .thread_name("omega-application")
-            .enable_all()
-            .build()
-            .map_err(internal)?;
+        let runtime = OwnRuntime::start("omega-application")?;
         let connections = runtime.block_on(async { Connections::new(address) })?;
         let (to, receiver) = sync_channel(EVENTS_MAX);
         let state = Arc::new(State::new(Core::new(settings, recover), to));
         let watch = Watch { state: state.clone(), connections: connections.clone() };
-        runtime.spawn(watch.run());
-        runtime.spawn(Calls { state: state.clone(), connections: connections.clone() }.run());
-        let network =
-            Arc::new(Network { runtime: Some(runtime), state: state.clone(), connections });
+        runtime.handle().spawn(watch.run());
+        let calls = Calls { state: state.clone(), connections: connections.clone() };
+        runtime.handle().spawn(calls.run());
+        let network = Arc::new(Network { runtime, state: state.clone(), connections });
         dispatch::start(&state, &network).map_err(internal)?;
         let application = Application { state, network };
         let recovered = application.state.await_recovered(Instant::now() + PATIENCE)?;
@@ -177,7 +172,7 @@ impl Application {
     /// # Errors
     /// No replica answers for half a minute, or the role of the caller does not permit it.
     pub fn machines(&self) -> Result<Vec<MachineSnapshot>, ApiError> {
-        self.network.runtime().block_on(machines::list(&self.network.connections, PATIENCE))
+        self.network.runtime.block_on(machines::list(&self.network.connections, PATIENCE))
     }
 
     fn handle(&self, slot: Arc<Slot>) -> Container {

@@ -9,6 +9,7 @@ use super::core::{Call, Core, Found, Reply};
 use super::types::{Change, Completed, ContainerSpec, ContainerState, Event};
 use super::{Container, EVENTS_MAX};
 use crate::connect::Connections;
+use crate::own_runtime::OwnRuntime;
 use crate::{ApiError, ErrorCode, proto};
 use omega_core::Text;
 use parking_lot::{Condvar, Mutex};
@@ -17,7 +18,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::time::Instant;
-use tokio::runtime::Runtime;
 use tokio::sync::Notify;
 
 pub(super) type OnRunning = Box<dyn FnMut(&Container, &str) + Send>;
@@ -282,23 +282,13 @@ impl State {
 /// Threads of an application, which end with its last handle.
 #[derive(Debug)]
 pub(super) struct Network {
-    pub(super) runtime: Option<Runtime>,
+    pub(super) runtime: OwnRuntime,
     pub(super) state: Arc<State>,
     pub(super) connections: Connections,
-}
-
-impl Network {
-    pub(super) fn runtime(&self) -> &Runtime {
-        self.runtime.as_ref().expect("it is there until this is dropped")
-    }
 }
 
 impl Drop for Network {
     fn drop(&mut self) {
         self.state.close();
-        if let Some(runtime) = self.runtime.take() {
-            // The last handle may be dropped in a task of another runtime, in which blocking is not allowed.
-            runtime.shutdown_background();
-        }
     }
 }

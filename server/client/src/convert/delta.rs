@@ -10,9 +10,9 @@ use super::{
 };
 use crate::proto;
 use omega_cellstate::{
-    Beside, CoresLeft, Count, CountingMachines, Delta, DemandProfileSum, Devices, DomainName,
-    Interest, JobDelta, LoadReport, MachineDelta, MachineStatus, Share, TaskDelta, TenantDelta,
-    TenantTerms, Tracked, TrackerId, TrackerKey,
+    ColocationBound, CoresLeft, Count, CountingMachines, Delta, DemandProfileSum, Devices,
+    DomainName, Interest, JobDelta, LoadReport, MachineDelta, MachineStatus, Share, TaskDelta,
+    TenantDelta, TenantTerms, Tracked, TrackerId, TrackerKey,
 };
 use omega_core::limits::{DEVICES_MAX, NUMA_NODES_MAX};
 use omega_core::{
@@ -430,9 +430,9 @@ impl From<&TrackerKey> for proto::TrackerKey {
             tracked: Some((&key.tracked).into()),
             level: Some((&key.level).into()),
             among: key.among.as_ref().map(among),
-            beside: key.beside.map(|beside| match beside {
-                Beside::AtMost(most) => proto::tracker_key::Beside::AtMost(most),
-                Beside::AtLeast(least) => proto::tracker_key::Beside::AtLeast(least),
+            beside: key.colocation.map(|bound| match bound {
+                ColocationBound::AtMost(most) => proto::tracker_key::Beside::AtMost(most),
+                ColocationBound::AtLeast(least) => proto::tracker_key::Beside::AtLeast(least),
             }),
         }
     }
@@ -453,9 +453,9 @@ impl TryFrom<proto::TrackerKey> for TrackerKey {
             tracked: given(key.tracked, "tracker.tracked")?.try_into()?,
             level: level(key.level),
             among: key.among.map(among).transpose()?,
-            beside: key.beside.map(|beside| match beside {
-                proto::tracker_key::Beside::AtMost(most) => Beside::AtMost(most),
-                proto::tracker_key::Beside::AtLeast(least) => Beside::AtLeast(least),
+            colocation: key.beside.map(|bound| match bound {
+                proto::tracker_key::Beside::AtMost(most) => ColocationBound::AtMost(most),
+                proto::tracker_key::Beside::AtLeast(least) => ColocationBound::AtLeast(least),
             }),
         })
     }

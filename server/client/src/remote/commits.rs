@@ -2,7 +2,7 @@
 //!
 //! Invariant: every transaction is queued until it is answered. The field `sent` records whether a replica may have
 //! received the transaction, and is set before the transaction is passed to a connection. If a caller submits a
-//! transaction again because the outcome is unknown, the transaction is marked as sent (see `doubts`).
+//! transaction again because the outcome is unknown, the transaction is marked as sent (see `unknown_up_to`).
 
 use super::times::{PATIENCE, PAUSE};
 use crate::connect::{Connection, Connections, MESSAGE_BYTES_MAX};
@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use tokio::runtime::Runtime;
+use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_stream::wrappers::UnboundedReceiverStream;
@@ -51,15 +51,24 @@ struct Waiting {
 
 impl Commits {
     pub(super) fn start(
-        runtime: &Runtime,
+        runtime: &Handle,
         connections: Connections,
         wanted: Arc<AtomicU64>,
     ) -> Commits {
         let (entrance, new) = mpsc::unbounded_channel();
-        let (waiting, doubts) = (VecDeque::new(), BTreeMap::new());
+        let (waiting, unknown_up_to) = (VecDeque::new(), BTreeMap::new());
         let (last_reply, silence, silent) = (Instant::now(), SILENCE_MIN, None);
-        let line = Line { connections, new, waiting, doubts, wanted, last_reply, silence, silent };
-        runtime.spawn(line.run());
+        let queue = CommitQueue {
+            connections,
+            new,
+            waiting,
+            unknown_up_to,
+            wanted,
+            last_reply,
+            silence,
+            silent,
+        };
+        runtime.spawn(queue.run());
         Commits { entrance }
     }
 
@@ -71,15 +80,15 @@ impl Commits {
     }
 }
 
-/// The commit stream of a handle.
-struct Line {
+/// The transactions of a handle, with its commit stream.
+struct CommitQueue {
     connections: Connections,
     new: mpsc::UnboundedReceiver<Waiting>,
     /// Unanswered transactions, in the order in which they are sent.
     waiting: VecDeque<Waiting>,
     /// Number of each scheduler's last transaction with an unknown outcome. That transaction and earlier ones are sent
     /// as retries. There is one entry for each scheduler of this handle.
-    doubts: BTreeMap<SchedulerId, u64>,
+    unknown_up_to: BTreeMap<SchedulerId, u64>,
     wanted: Arc<AtomicU64>,
     /// Time since which a reply is expected.
     last_reply: Instant,
@@ -101,7 +110,7 @@ enum Ended {
     Silence,
 }
 
-impl Line {
+impl CommitQueue {
     async fn run(mut self) {
         loop {
             if self.waiting.is_empty() {
@@ -219,7 +228,7 @@ impl Line {
         }
         if let Some(first) = self.waiting.pop_front() {
             if matches!(result, Err(HandleError::Unknown)) {
-                self.doubt(first.txn.id);
+                self.note_unknown(first.txn.id);
             }
             // If this fails, the caller has stopped waiting.
             let _ = first.reply.send(result);
@@ -251,8 +260,8 @@ impl Line {
 
     /// Marks a transaction as a retry if it was submitted before with an unknown outcome.
     fn marked(&self, mut new: Waiting) -> Waiting {
-        let doubt = self.doubts.get(&new.txn.id.scheduler);
-        new.sent |= doubt.is_some_and(|doubt| new.txn.id.number <= *doubt);
+        let highest = self.unknown_up_to.get(&new.txn.id.scheduler);
+        new.sent |= highest.is_some_and(|highest| new.txn.id.number <= *highest);
         new
     }
 
@@ -265,7 +274,7 @@ impl Line {
         self.waiting = waiting;
         for waiting in late {
             let known = if waiting.sent {
-                self.doubt(waiting.txn.id);
+                self.note_unknown(waiting.txn.id);
                 HandleError::Unknown
             } else {
                 HandleError::Unavailable
@@ -275,9 +284,9 @@ impl Line {
     }
 
     /// Records that the outcome of a transaction is unknown.
-    fn doubt(&mut self, id: TransactionId) {
-        let doubt = self.doubts.entry(id.scheduler).or_default();
-        *doubt = id.number.max(*doubt);
+    fn note_unknown(&mut self, id: TransactionId) {
+        let highest = self.unknown_up_to.entry(id.scheduler).or_default();
+        *highest = id.number.max(*highest);
     }
 }
 
@@ -290,6 +299,7 @@ mod tests {
     use super::*;
     use crate::Address;
     use omega_core::Version;
+    use tokio::runtime::Runtime;
 
     fn waiting(scheduler: u32, number: u64, sent: bool) -> (Waiting, Reply) {
         let (reply, answer) = crossbeam_channel::bounded(1);
@@ -300,15 +310,24 @@ mod tests {
 
     type Reply = crossbeam_channel::Receiver<Result<Commit, HandleError>>;
 
-    /// Creates a line that has unanswered transactions but no replica. The line can be used as long as the runtime
+    /// Creates a queue that has unanswered transactions but no replica. It can be used as long as the runtime
     /// exists.
-    fn line(runtime: &Runtime, waiting: VecDeque<Waiting>) -> Line {
+    fn queue(runtime: &Runtime, waiting: VecDeque<Waiting>) -> CommitQueue {
         let address = Address::plain(["127.0.0.1:1"]);
         let connections = runtime.block_on(async { Connections::new(&address) }).unwrap();
         let (_, new) = mpsc::unbounded_channel();
-        let (doubts, wanted) = (BTreeMap::new(), Arc::default());
+        let (unknown_up_to, wanted) = (BTreeMap::new(), Arc::default());
         let (last_reply, silence, silent) = (Instant::now(), SILENCE_MIN, None);
-        Line { connections, new, waiting, doubts, wanted, last_reply, silence, silent }
+        CommitQueue {
+            connections,
+            new,
+            waiting,
+            unknown_up_to,
+            wanted,
+            last_reply,
+            silence,
+            silent,
+        }
     }
 
     fn runtime() -> Runtime {
@@ -326,11 +345,11 @@ mod tests {
     fn a_transaction_whose_reply_cannot_be_read_is_in_doubt() {
         let runtime = runtime();
         let (first, answer) = waiting(0, 4, true);
-        let mut line = line(&runtime, VecDeque::from([first]));
-        assert!(line.deliver_reply(CommitStreamResponse { number: 4, answer: None }));
+        let mut queue = queue(&runtime, VecDeque::from([first]));
+        assert!(queue.deliver_reply(CommitStreamResponse { number: 4, answer: None }));
         assert!(matches!(answer.recv(), Ok(Err(HandleError::Unknown))));
         assert!(
-            line.marked(waiting(0, 4, false).0).sent && !line.marked(waiting(0, 5, false).0).sent
+            queue.marked(waiting(0, 4, false).0).sent && !queue.marked(waiting(0, 5, false).0).sent
         );
     }
 
@@ -339,17 +358,17 @@ mod tests {
         let runtime = runtime();
         let (first, first_answer) = waiting(0, 4, true);
         let (second, second_answer) = waiting(0, 5, true);
-        let mut line = line(&runtime, VecDeque::from([first, second]));
-        assert!(!line.deliver_reply(empty(5)), "the stream is given up");
-        assert_eq!(line.waiting.len(), 2);
+        let mut queue = queue(&runtime, VecDeque::from([first, second]));
+        assert!(!queue.deliver_reply(empty(5)), "the stream is given up");
+        assert_eq!(queue.waiting.len(), 2);
         assert!(first_answer.is_empty() && second_answer.is_empty());
-        assert!(line.deliver_reply(empty(4)));
+        assert!(queue.deliver_reply(empty(4)));
         assert!(second_answer.is_empty(), "only the first is answered");
         assert!(first_answer.try_recv().is_ok());
-        assert!(!line.deliver_reply(empty(4)), "the same answer again");
-        assert!(line.deliver_reply(empty(5)));
+        assert!(!queue.deliver_reply(empty(4)), "the same answer again");
+        assert!(queue.deliver_reply(empty(5)));
         assert!(second_answer.try_recv().is_ok());
-        assert!(!line.deliver_reply(empty(6)), "an answer that nobody waits for");
+        assert!(!queue.deliver_reply(empty(6)), "an answer that nobody waits for");
     }
 
     #[test]
@@ -357,12 +376,12 @@ mod tests {
         let runtime = runtime();
         let (sent, in_doubt) = waiting(0, 4, true);
         let (unsent, not_done) = waiting(0, 5, false);
-        let mut line = line(&runtime, VecDeque::from([sent, unsent]));
-        line.give_up_late();
+        let mut queue = queue(&runtime, VecDeque::from([sent, unsent]));
+        queue.give_up_late();
         assert_eq!(in_doubt.try_recv(), Ok(Err(HandleError::Unknown)));
         assert_eq!(not_done.try_recv(), Ok(Err(HandleError::Unavailable)));
-        assert!(line.waiting.is_empty());
-        let is_retry = |scheduler, number| line.marked(waiting(scheduler, number, false).0).sent;
+        assert!(queue.waiting.is_empty());
+        let is_retry = |scheduler, number| queue.marked(waiting(scheduler, number, false).0).sent;
         assert!(is_retry(0, 4) && is_retry(0, 3));
         assert!(!is_retry(0, 5) && !is_retry(1, 4), "nobody has seen these");
     }

@@ -7,6 +7,7 @@
 //! Renewals go to the leader on separate connections. A scheduler's reads and commits stay at its replica.
 
 use crate::connect::{Address, Connections};
+use crate::own_runtime::block_on;
 use crate::proto::scheduling_service_client::SchedulingServiceClient;
 use crate::proto::{EndLeasesRequest, RegisterRequest, RenewRequest};
 use crate::{ApiError, ErrorCode, before_another_try};
@@ -16,7 +17,7 @@ use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::runtime::Runtime;
+use tokio::runtime::Handle;
 use tokio::time::Instant;
 use tonic::Request;
 use tonic::transport::Channel;
@@ -70,11 +71,11 @@ struct LeasedNames {
 impl Lease {
     /// Starts the renewal of leases.
     pub(super) fn start(
-        runtime: &Runtime,
+        runtime: &Handle,
         address: &Address,
         settings: LeaseSettings,
     ) -> Result<Arc<Lease>, ApiError> {
-        let connections = runtime.block_on(async { Connections::new(address) })?;
+        let connections = block_on(runtime, async { Connections::new(address) })?;
         // The keys of a new `RandomState` are random. 0 would mean that there is no id.
         let holder = HolderId(RandomState::new().hash_one(std::process::id()).max(1));
         let lease = Arc::new(Lease { connections, settings, holder, leased: Mutex::default() });

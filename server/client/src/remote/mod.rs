@@ -3,7 +3,7 @@
 //! ```text
 //!   scheduler's threads                    one thread for the network
 //!   sync   ◀── deltas that have come ◀──── subscription ◀──── stream of deltas ─── replica
-//!   commit ──▶ line of transactions ─────▶ commits ────────▶ stream of commits ──▶ replica
+//!   commit ──▶ queue of transactions ────▶ commits ────────▶ stream of commits ──▶ replica
 //!              answer ◀─────────────────── in the order in which they were sent ◀──
 //! ```
 //!
@@ -17,10 +17,12 @@
 
 mod commits;
 mod lease;
+mod readers;
 mod subscription;
 mod times;
 
 use crate::connect::{Address, Connections};
+use crate::own_runtime::OwnRuntime;
 use crate::proto::RegisterRequest;
 use crate::{ApiError, ErrorCode};
 use commits::Commits;
@@ -28,18 +30,17 @@ use crossbeam_channel as channel;
 use lease::{Lease, may_be_tried_again, register};
 use omega_cellstate::{CellHandle, Delta, HandleError, Interest, Wake};
 use omega_core::{Commit, SchedulerId, Text, Transaction, Version};
-use parking_lot::Mutex;
+use readers::Readers;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
-use subscription::Subscription;
+use subscription::Position;
 use times::PATIENCE;
-use tokio::runtime::Runtime;
 
 pub use lease::LeaseSettings;
 
-/// A cell that is used over a network. Clones share its connections.
+/// A cell that is used over a network. Several schedulers may use one handle or its clones, which share connections.
 #[derive(Clone, Debug)]
 pub struct RemoteCell {
     shared: Arc<Shared>,
@@ -49,15 +50,14 @@ pub struct RemoteCell {
 struct Shared {
     connections: Connections,
     commits: Commits,
-    /// Subscriptions by interest. Each subscription has its own lock, which is taken while the subscription is read.
-    subscriptions: Mutex<Vec<(Interest, Arc<Mutex<Subscription>>)>>,
-    /// Version that the last conflict requires, and for which a sync waits. It only rises, and orders no other memory
+    readers: Readers,
+    /// Version that the last conflict requires, and for which a sync waits; 0 if none. It orders no other memory
     /// accesses.
     wanted: Arc<AtomicU64>,
     /// Leases of this process, if it has any.
     lease: Option<Arc<Lease>>,
     /// Runtime of the network thread. It ends with the last handle, together with everything that runs on it.
-    runtime: Runtime,
+    runtime: OwnRuntime,
 }
 
 impl RemoteCell {
@@ -83,27 +83,22 @@ impl RemoteCell {
         address: &Address,
         settings: Option<LeaseSettings>,
     ) -> Result<RemoteCell, ApiError> {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .thread_name("omega-client")
-            .enable_all()
-            .build()
-            .map_err(|error| ApiError::new(ErrorCode::Internal, format!("no thread: {error}")))?;
+        let runtime = OwnRuntime::start("omega-client")?;
         let connections = runtime.block_on(async { Connections::new(address) })?;
         let wanted = Arc::new(AtomicU64::new(0));
-        let commits = Commits::start(&runtime, connections.clone(), wanted.clone());
-        let subscriptions = Mutex::default();
+        let commits = Commits::start(runtime.handle(), connections.clone(), wanted.clone());
+        let readers = Readers::new(connections.clone());
         let lease = match settings {
-            Some(settings) => Some(Lease::start(&runtime, address, settings)?),
+            Some(settings) => Some(Lease::start(runtime.handle(), address, settings)?),
             None => None,
         };
-        let shared = Shared { connections, commits, subscriptions, wanted, lease, runtime };
+        let shared = Shared { connections, commits, readers, wanted, lease, runtime };
         Ok(RemoteCell { shared: Arc::new(shared) })
     }
 
     /// Registers a scheduler. Returns its id and the number of its next transaction. With leases, this process then
     /// owns the name. While another process owns the name, the call fails and may be repeated (see
-    /// [`RemoteCell::stand_by`]).
+    /// [`RemoteCell::stand_by`]). Unlike an error of [`CellHandle::register`], this one has the address and the cause.
     ///
     /// # Errors
     /// The name is rejected or another process owns it, this process has lost its leases, or no replica answers for ten
@@ -170,17 +165,6 @@ impl RemoteCell {
             }
         }
     }
-
-    fn subscription(&self, interest: &Interest) -> Arc<Mutex<Subscription>> {
-        let mut all = self.shared.subscriptions.lock();
-        if let Some((_, found)) = all.iter().find(|(known, _)| known == interest) {
-            return found.clone();
-        }
-        let made = Subscription::new(interest.clone(), self.shared.connections.clone());
-        let made = Arc::new(Mutex::new(made));
-        all.push((interest.clone(), made.clone()));
-        made
-    }
 }
 
 impl CellHandle for RemoteCell {
@@ -194,13 +178,16 @@ impl CellHandle for RemoteCell {
         interest: &Interest,
         delta: &mut Delta,
     ) -> Result<(), HandleError> {
-        let subscription = self.subscription(interest);
-        let wanted = Version(self.shared.wanted.load(Ordering::Relaxed));
-        subscription.lock().read(&self.shared.runtime, since, wanted, delta)
+        let Shared { readers, runtime, wanted, .. } = &*self.shared;
+        let (position, runtime) = (Position::of(since, delta), runtime.handle());
+        let mut subscription = readers.take(interest, position, runtime);
+        let read = subscription.read(runtime, since, wanted, delta);
+        readers.put_back(subscription);
+        read
     }
 
     fn watch(&self, interest: &Interest, wake: Wake) -> bool {
-        self.subscription(interest).lock().watch(wake);
+        self.shared.readers.watch(interest, wake);
         true
     }
 

@@ -9,18 +9,15 @@
 //! counts the others (see `failed_calls.rs`).
 
 use crate::access::failed_calls::FailedCalls;
-use crate::access::identity::Caller;
 use omega_client::ErrorCode;
-use parking_lot::Mutex;
 use ring::digest::{SHA256, digest};
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
-use tonic::Request;
 
 /// Maximum bytes of one file, enough for some hundred thousand lines.
 const FILE_BYTES_MAX: u64 = 64 << 20;
@@ -36,31 +33,25 @@ const BEGINNING: &str = "0000000000000000000000000000000000000000000000000000000
 
 /// An event to be logged.
 #[derive(Clone, Copy, Debug)]
-pub struct Event<'a> {
+pub(super) struct Event<'a> {
     /// The caller.
-    pub caller: &'a str,
+    pub(super) caller: &'a str,
     /// Name of the call.
-    pub call: &'a str,
+    pub(super) call: &'a str,
     /// Object of the call, if any: a transaction, a job, a machine.
-    pub of: &'a str,
+    pub(super) of: &'a str,
     /// Result of the call: `OK`, or the code of the error.
-    pub outcome: &'a str,
+    pub(super) outcome: &'a str,
 }
 
-/// The audit log. Each line is written under a lock.
+/// The files of an audit log.
 #[derive(Debug)]
-pub struct AuditLog {
+pub(super) struct AuditFile {
     path: PathBuf,
     file_bytes_max: u64,
-    /// Locked while a line is written.
-    end: Mutex<End>,
-}
-
-/// End of the log.
-#[derive(Debug)]
-struct End {
     file: File,
     bytes: u64,
+    /// Hash of the last line.
     hash: String,
     failed: FailedCalls,
 }
@@ -72,20 +63,20 @@ pub(crate) const OK: &str = "OK";
 const UNKNOWN: [&str; 3] =
     [ErrorCode::OutcomeUnknown.name(), ErrorCode::Late.name(), ErrorCode::Internal.name()];
 
-impl AuditLog {
+impl AuditFile {
     /// Opens or creates a log. An incomplete last line, left by a crash, is removed.
     ///
     /// # Errors
     /// I/O errors of the file.
-    pub fn open(path: &Path) -> io::Result<AuditLog> {
-        AuditLog::with_bound(path, FILE_BYTES_MAX)
+    pub(super) fn open(path: &Path) -> io::Result<AuditFile> {
+        AuditFile::with_bound(path, FILE_BYTES_MAX)
     }
 
     /// Opens the log with a maximum size of its files.
     ///
     /// # Errors
     /// I/O errors of the file.
-    pub fn with_bound(path: &Path, file_bytes_max: u64) -> io::Result<AuditLog> {
+    fn with_bound(path: &Path, file_bytes_max: u64) -> io::Result<AuditFile> {
         let mut file = append(path)?;
         let bytes = file.metadata()?.len();
         let hash = match last_line(&mut file)? {
@@ -97,46 +88,45 @@ impl AuditLog {
             },
         };
         let bytes = bytes.min(file.metadata()?.len());
-        let end = Mutex::new(End { file, bytes, hash, failed: FailedCalls::default() });
-        Ok(AuditLog { path: path.to_owned(), file_bytes_max, end })
+        let (path, failed) = (path.to_owned(), FailedCalls::default());
+        Ok(AuditFile { path, file_bytes_max, file, bytes, hash, failed })
     }
 
     /// Adds an event, unless its caller has had too many failed calls.
     ///
     /// # Errors
     /// I/O errors of the file.
-    pub fn write(&self, at: SystemTime, event: Event<'_>) -> io::Result<()> {
-        let mut end = self.end.lock();
-        for left_out in end.failed.end_period(at) {
+    pub(super) fn write(&mut self, at: SystemTime, event: Event<'_>) -> io::Result<()> {
+        for left_out in self.failed.end_period(at) {
             let of = format!("{} failed calls that are not logged", left_out.calls);
             let event = Event { caller: &left_out.caller, call: "", of: &of, outcome: "LIMIT" };
-            self.write_line(&mut end, at, event)?;
+            self.write_line(at, event)?;
         }
         let may_have_changed = event.outcome == OK || UNKNOWN.contains(&event.outcome);
-        if may_have_changed || end.failed.count(event.caller) {
-            self.write_line(&mut end, at, event)?;
+        if may_have_changed || self.failed.count(event.caller) {
+            self.write_line(at, event)?;
         }
         Ok(())
     }
 
-    fn write_line(&self, end: &mut End, at: SystemTime, event: Event<'_>) -> io::Result<()> {
-        if end.bytes >= self.file_bytes_max {
-            self.rotate(end)?;
+    fn write_line(&mut self, at: SystemTime, event: Event<'_>) -> io::Result<()> {
+        if self.bytes >= self.file_bytes_max {
+            self.rotate()?;
         }
-        let mut line = line(at, event, &end.hash);
+        let mut line = line(at, event, &self.hash);
         let hash = hash_of(line.as_bytes());
         line.push('\n');
-        if let Err(error) = end.file.write_all(line.as_bytes()) {
+        if let Err(error) = self.file.write_all(line.as_bytes()) {
             // A part of the line would look like a change of the log.
-            let _ = end.file.set_len(end.bytes);
+            let _ = self.file.set_len(self.bytes);
             return Err(error);
         }
-        end.bytes += line.len() as u64;
-        end.hash = hash;
+        self.bytes += line.len() as u64;
+        self.hash = hash;
         Ok(())
     }
 
-    fn rotate(&self, end: &mut End) -> io::Result<()> {
+    fn rotate(&mut self) -> io::Result<()> {
         // The new file is opened first, because each attempt would otherwise lose the oldest file.
         let mut next = self.path.as_os_str().to_owned();
         next.push(".new");
@@ -151,14 +141,19 @@ impl AuditLog {
             }
         }
         std::fs::rename(&next, &self.path)?;
-        let full = std::mem::replace(&mut end.file, file);
-        end.bytes = 0;
-        // Calls wait for the lock, so another thread waits for the disk.
-        std::thread::spawn(move || {
+        let full = Arc::new(std::mem::replace(&mut self.file, file));
+        self.bytes = 0;
+        let sync = |full: &File| {
             if let Err(error) = full.sync_all() {
                 tracing::error!(%error, "a full file of the audit log may not be on the disk");
             }
-        });
+        };
+        // Calls wait for their lines, so another thread waits for the disk.
+        let in_thread = full.clone();
+        let builder = std::thread::Builder::new().name("audit-sync".to_owned());
+        if builder.spawn(move || sync(&in_thread)).is_err() {
+            sync(&full);
+        }
         Ok(())
     }
 }
@@ -240,46 +235,6 @@ fn quoted(word: &str) -> String {
     text.push('"');
     text
 }
-
-/// Audit log of a call, with the call's caller and object. Clones belong to the same call.
-#[derive(Clone, Debug)]
-pub(crate) struct Audited {
-    log: Arc<AuditLog>,
-    caller: Arc<Caller>,
-    of: Arc<OnceLock<String>>,
-}
-
-impl Audited {
-    pub(crate) fn new(log: &Arc<AuditLog>, caller: &Arc<Caller>) -> Audited {
-        Audited { log: log.clone(), caller: caller.clone(), of: Arc::default() }
-    }
-
-    /// Records the result of a call.
-    pub(crate) fn ended(&self, call: &str, outcome: &str) {
-        self.record(call, self.of.get().map_or("", String::as_str), outcome);
-    }
-
-    /// Records one of several changes of a call.
-    pub(crate) fn record(&self, call: &str, of: &str, outcome: &str) {
-        let event = Event { caller: &self.caller.name, call, of, outcome };
-        if let Err(error) = self.log.write(SystemTime::now(), event) {
-            tracing::error!(%error, call, "the audit log cannot be written, so a line is missing");
-        }
-    }
-}
-
-/// Records the object of a call, if there is an audit log.
-pub(crate) fn about<T>(request: &Request<T>, of: impl FnOnce(&T) -> String) {
-    if let Some(audited) = request.extensions().get::<Audited>() {
-        let mut of = of(request.get_ref());
-        of.truncate(of.floor_char_boundary(OF_BYTES_MAX));
-        // A call has one object, so only the first is recorded.
-        let _ = audited.of.set(of);
-    }
-}
-
-/// Maximum number of bytes of an object's name in the log. Calls with long names would otherwise fill it soon.
-const OF_BYTES_MAX: usize = 256;
 
 /// Error in the verification of a log.
 #[derive(Debug, thiserror::Error)]
@@ -365,7 +320,7 @@ mod tests {
         let path = dir.path().join("audit.log");
         for i in 0..lines {
             // The log is opened again for each line, which shows that the chain continues after a restart.
-            let log = AuditLog::with_bound(&path, file_bytes_max).unwrap();
+            let mut log = AuditFile::with_bound(&path, file_bytes_max).unwrap();
             log.write(at(i), Event { of: &format!("j{i}"), ..EVENT }).unwrap();
         }
         (dir, path)
@@ -403,7 +358,7 @@ mod tests {
     fn failed_calls_of_one_caller_leave_room_for_others() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("audit.log");
-        let log = AuditLog::open(&path).unwrap();
+        let mut log = AuditFile::open(&path).unwrap();
         let denied = Event { caller: "eve", outcome: "DENIED", ..EVENT };
         for _ in 0..1000 {
             log.write(at(1), denied).unwrap();
@@ -420,7 +375,7 @@ mod tests {
     #[test]
     fn a_failed_rotation_keeps_all_files() {
         let (dir, path) = log_of(40, 1000);
-        let log = AuditLog::with_bound(&path, 1).unwrap();
+        let mut log = AuditFile::with_bound(&path, 1).unwrap();
         std::fs::create_dir(dir.path().join("audit.log.new")).unwrap();
         for second in 0..20 {
             log.write(at(second), EVENT).expect_err("no file can be opened");
@@ -439,7 +394,7 @@ mod tests {
             std::fs::write(&path, &whole[..cut]).unwrap();
             let lines = whole[..cut].iter().filter(|byte| **byte == b'\n').count() as u64;
             assert_eq!(verify(&path).unwrap(), lines, "{cut}");
-            let log = AuditLog::open(&path).unwrap();
+            let mut log = AuditFile::open(&path).unwrap();
             log.write(at(9), EVENT).unwrap();
             assert_eq!(verify(&path).unwrap(), lines + 1, "{cut}");
         }

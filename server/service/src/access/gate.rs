@@ -3,13 +3,15 @@
 //! The gate is one layer around all services, so that no service can be added without it. Rules that depend on the
 //! content of a call are checked by the service that reads it: see `grants.rs`.
 
-use crate::access::audit::{self, AuditLog, Audited};
+use crate::access::audit;
+use crate::access::audit_queue::AuditLog;
+use crate::access::audited::Audited;
 use crate::access::identity::Caller;
 use crate::access::roles;
 use crate::connection::Visitor;
 use crate::overload::bodies::{self, Incoming, Messages, Outgoing};
 use crate::overload::call_slots::Need;
-use crate::overload::limits::Places;
+use crate::overload::limits::CallLimits;
 use crate::overload::memory_accounts::{CallerAccount, MemoryCharge};
 use crate::overload::weight::Weight;
 use crate::service::{self, Arrived};
@@ -28,7 +30,7 @@ use tower::{Layer, Service};
 /// Puts a [`Gate`] before services.
 #[derive(Clone, Debug)]
 pub(crate) struct GateLayer {
-    pub(crate) places: Places,
+    pub(crate) call_limits: CallLimits,
     pub(crate) audit: Option<Arc<AuditLog>>,
 }
 
@@ -36,7 +38,7 @@ impl<S> Layer<S> for GateLayer {
     type Service = Gate<S>;
 
     fn layer(&self, inner: S) -> Gate<S> {
-        Gate { inner, places: self.places.clone(), audit: self.audit.clone() }
+        Gate { inner, call_limits: self.call_limits.clone(), audit: self.audit.clone() }
     }
 }
 
@@ -44,14 +46,14 @@ impl<S> Layer<S> for GateLayer {
 #[derive(Clone, Debug)]
 pub(crate) struct Gate<S> {
     inner: S,
-    places: Places,
+    call_limits: CallLimits,
     audit: Option<Arc<AuditLog>>,
 }
 
 impl<S> Gate<S> {
     /// Checks whether a call may proceed.
     fn admit(&self, caller: &Caller, need: Need, request: &Request<Body>) -> Result<(), ApiError> {
-        self.places.count_call(caller, need, Instant::now())?;
+        self.call_limits.count_call(caller, need, Instant::now())?;
         if service::is_late(request.headers()) {
             Err(ApiError::new(
                 ErrorCode::Late,
@@ -72,7 +74,7 @@ impl<S> Gate<S> {
         rule: &roles::Rule,
         holder: &CallerAccount,
     ) -> (Request<Body>, Arc<Mutex<MemoryCharge>>) {
-        let (now, deadlines) = (tokio::time::Instant::now(), self.places.deadlines());
+        let (now, deadlines) = (tokio::time::Instant::now(), self.call_limits.deadlines());
         let messages = if rule.sends_many() {
             Messages::Many(deadlines.usual)
         } else {
@@ -133,14 +135,14 @@ where
                 return refused(error);
             }
         };
-        let holder = self.places.holder(&caller);
+        let holder = self.call_limits.holder(&caller);
         let entered = if need == Need::Usual && !holder.has_room() {
             Err(bodies::full())
         } else {
-            self.places.enter(&caller, rule.nature, need)
+            self.call_limits.enter(&caller, rule.nature, need)
         };
-        let place = match entered {
-            Ok(place) => place,
+        let permit = match entered {
+            Ok(permit) => permit,
             Err(error) => return refused(error),
         };
         let call = usage.begin();
@@ -159,7 +161,7 @@ where
             }
             drop(sent);
             if rule.nature.is_stream() {
-                let stream = |body| Body::new(Outgoing::stream(body, holder, place, call));
+                let stream = |body| Body::new(Outgoing::stream(body, holder, permit, call));
                 return Ok(response.map(stream));
             }
             let reply = Outgoing::reply(response, &holder, rule.nature, call).await;

@@ -1,6 +1,8 @@
 //! Callers and their permissions, and the audit log.
 
 pub mod audit;
+pub(crate) mod audit_queue;
+pub(crate) mod audited;
 mod failed_calls;
 pub(crate) mod gate;
 pub(crate) mod grants;

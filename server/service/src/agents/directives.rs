@@ -1,18 +1,15 @@
 //! Encoding of directives for an agent: each distinct program is sent once, and long lists are split into several
 //! messages.
 
-use super::outbox::{Directives, Start};
+use super::outbox::{Directives, PROGRAM_BYTES, Start};
 use omega_client::{convert, proto};
-use omega_core::{JobKind, MachineId, TaskId};
+use omega_core::{JobId, JobKind, MachineId, TaskId};
 use prost::Message;
 use std::collections::BTreeMap;
 
-/// Size limit in bytes for the programs and start directives in one message. A single larger program begins a message
-/// of its own, which is still far below the message limit of clients.
-const PROGRAM_BYTES: usize = 1 << 20;
-
-/// Encodes directives as messages. The flag `more` is set in all messages but the last.
-pub(super) fn encode(directives: Directives) -> Vec<proto::AgentDirectives> {
+/// Encodes directives as messages, each when it is requested, because a machine's programs may have many bytes. The flag
+/// `more` is set in all messages but the last.
+pub(super) fn encode(directives: Directives) -> Messages {
     let stop = |(task, machine): (TaskId, MachineId)| proto::StopTask {
         task: Some(task.into()),
         machine: Some(machine.into()),
@@ -26,67 +23,61 @@ pub(super) fn encode(directives: Directives) -> Vec<proto::AgentDirectives> {
         reads: directives.reads,
         ..proto::AgentDirectives::default()
     };
-    let mut messages = Messages { done: Vec::new(), open: first, bytes: 0, programs: 0 };
-    let mut sent = BTreeMap::new();
-    for order in directives.starts {
-        let of = (order.task.job, order.group);
-        let program = match sent.get(&of) {
-            Some(program) => *program,
-            None => *sent.entry(of).or_insert(messages.program(&order)),
-        };
-        messages.start(&order, program);
-    }
-    messages.finish()
+    let starts = directives.starts.into_iter();
+    Messages { open: Some(first), bytes: 0, starts, programs: BTreeMap::new() }
 }
 
 /// The messages for one set of directives.
-struct Messages {
-    done: Vec<proto::AgentDirectives>,
-    open: proto::AgentDirectives,
-    /// Bytes in the open message.
+pub(super) struct Messages {
+    /// The message that is being filled; `None` after the last one.
+    open: Option<proto::AgentDirectives>,
+    /// Bytes of the programs and start directives in the open message.
     bytes: usize,
-    /// Number of programs in all messages.
-    programs: u32,
+    /// Tasks to start that are in no message yet.
+    starts: std::vec::IntoIter<Start>,
+    /// Numbers of the programs in all messages so far, from 1, by job and group.
+    programs: BTreeMap<(JobId, usize), u32>,
 }
 
-impl Messages {
-    /// Adds the program of a task's group. Returns the program's number, counted from 1 over all messages.
-    fn program(&mut self, start: &Start) -> u32 {
-        let group = &start.job.groups[start.group];
-        let program = proto::Program {
-            run: group.run.as_deref().map(Into::into),
-            payload: group.payload.as_bytes().to_vec(),
-            labels: convert::label_list(&group.labels),
-            volumes: group.volumes.iter().map(ToString::to_string).collect(),
-            ports: group.rules.ports.iter().map(Into::into).collect(),
-            tenant: start.job.tenant.to_string(),
-        };
-        self.make_room(program.encoded_len());
-        self.open.programs.push(program);
-        self.programs += 1;
-        self.programs
-    }
+impl Iterator for Messages {
+    type Item = proto::AgentDirectives;
 
-    fn start(&mut self, start: &Start, program: u32) {
-        let start = proto::StartTask { program, ..start_task(start) };
-        self.make_room(start.encoded_len());
-        self.open.starts.push(start);
-    }
-
-    /// Starts another message if further `bytes` would make the open message too large.
-    fn make_room(&mut self, bytes: usize) {
-        if self.bytes > 0 && self.bytes + bytes > PROGRAM_BYTES {
-            let mut full = std::mem::take(&mut self.open);
-            full.more = true;
-            self.done.push(full);
-            self.bytes = 0;
+    fn next(&mut self) -> Option<proto::AgentDirectives> {
+        let mut open = self.open.take()?;
+        while let Some(start) = self.starts.next() {
+            let next = self.programs.len() as u32 + 1;
+            let number = *self.programs.entry((start.task.job, start.group)).or_insert(next);
+            let program = (number == next).then(|| program(&start));
+            let start = proto::StartTask { program: number, ..start_task(&start) };
+            let bytes = program.as_ref().map_or(0, Message::encoded_len) + start.encoded_len();
+            let is_full = self.bytes > 0 && self.bytes + bytes > PROGRAM_BYTES;
+            let full = is_full.then(|| {
+                self.bytes = 0;
+                let full = std::mem::take(&mut open);
+                proto::AgentDirectives { more: true, ..full }
+            });
+            self.bytes += bytes;
+            open.programs.extend(program);
+            open.starts.push(start);
+            if full.is_some() {
+                self.open = Some(open);
+                return full;
+            }
         }
-        self.bytes += bytes;
+        Some(open)
     }
+}
 
-    fn finish(mut self) -> Vec<proto::AgentDirectives> {
-        self.done.push(self.open);
-        self.done
+/// The program of a task's group.
+fn program(start: &Start) -> proto::Program {
+    let group = &start.job.groups[start.group];
+    proto::Program {
+        run: group.run.as_deref().map(Into::into),
+        payload: group.payload.as_bytes().to_vec(),
+        labels: convert::label_list(&group.labels),
+        volumes: group.volumes.iter().map(ToString::to_string).collect(),
+        ports: group.rules.ports.iter().map(Into::into).collect(),
+        tenant: start.job.tenant.to_string(),
     }
 }
 
@@ -118,7 +109,7 @@ fn start_task(start: &Start) -> proto::StartTask {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use omega_core::{Amounts, DeviceSet, Job, JobId, NodeCores, Run, TaskGroup};
+    use omega_core::{Amounts, DeviceSet, Job, NodeCores, Run, TaskGroup};
     use std::sync::Arc;
 
     fn start(job: u64, index: u32, payload: usize) -> Start {
@@ -144,7 +135,7 @@ mod tests {
     #[test]
     fn the_tasks_of_a_group_share_its_program() {
         let starts = (0..9).map(|index| start(1, index, 1000)).collect();
-        let messages = encode(Directives { starts, ..Directives::default() });
+        let messages: Vec<_> = encode(Directives { starts, ..Directives::default() }).collect();
         assert_eq!(messages.len(), 1);
         let only = &messages[0];
         assert_eq!((only.programs.len(), only.starts.len(), only.more), (1, 9, false));
@@ -155,7 +146,9 @@ mod tests {
     fn the_tasks_of_a_full_machine_go_in_several_messages() {
         let starts = (0..300).map(|job| start(job, 0, 64 << 10)).collect();
         let whole = vec![MachineId::first(0)];
-        let messages = encode(Directives { whole, starts, ..Directives::default() });
+        let all = Directives { whole, starts, ..Directives::default() };
+        assert!(all.bytes() > PROGRAM_BYTES, "the bytes of a message are charged");
+        let messages: Vec<_> = encode(all).collect();
         assert!(messages.len() > 15, "{}", messages.len());
         let (last, others) = messages.split_last().expect("there are some");
         assert!(!last.more && others.iter().all(|message| message.more));

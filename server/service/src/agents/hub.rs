@@ -325,7 +325,7 @@ impl LeaderState {
             return;
         }
         let steps = self.monitor.step(now_ms);
-        let is_mass_loss = self.monitor.is_mass_loss();
+        let is_mass_loss = self.monitor.is_evident_mass_loss();
         if is_mass_loss != self.was_mass_loss {
             self.was_mass_loss = is_mass_loss;
             let (machines, silent) = self.monitor.counts();

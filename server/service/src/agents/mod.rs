@@ -31,7 +31,7 @@ mod taints;
 use crate::access::gate::reword;
 use crate::access::grants;
 use crate::access::identity::{Caller, Role};
-use crate::host::Host;
+use crate::host::{Host, unavailable};
 use crate::overload::memory_accounts::Accounts;
 use crate::service::RpcResult;
 use command_rate::CommandRates;
@@ -43,6 +43,7 @@ pub(crate) use log_reads::LogSource;
 use monitor::MonitorSettings;
 use omega_client::proto::agent_service_server::AgentService;
 use omega_client::{ApiError, ErrorCode, proto};
+use omega_store::replica::RetryReason;
 use outbox::StreamId;
 use reports::Report;
 use std::sync::Arc;
@@ -94,6 +95,20 @@ impl Agents {
         tokio::spawn(Hub::new(host.clone(), settings).run(inbox));
         let unread = Accounts::new(UNREAD_EACH, UNREAD);
         Agents { host, events, unread, next: Arc::default(), rates: Arc::default() }
+    }
+
+    /// Waits until the rate of agents' commands allows this number of commands of a caller.
+    ///
+    /// # Errors
+    /// If this takes longer than the call may take.
+    pub(crate) async fn await_rate(
+        &self,
+        caller: &Caller,
+        commands: usize,
+        until: Instant,
+    ) -> Result<(), ApiError> {
+        let is_allowed = self.rates.wait(caller, commands, Some(until)).await;
+        is_allowed.then_some(()).ok_or_else(|| unavailable(RetryReason::Busy))
     }
 
     /// Reads a task's log.
@@ -196,11 +211,7 @@ impl Stream {
                 let _ = tokio::time::timeout(CONDITIONS_MAX, recorded).await;
             }
             if !commands.is_empty() {
-                if self.caller.role != Role::Operator {
-                    let (caller, count) = (&self.caller.name, commands.len());
-                    let at = self.rates.next(caller, count, Instant::now());
-                    tokio::time::sleep_until(at).await;
-                }
+                self.rates.wait(&self.caller, commands.len(), None).await;
                 let confirmed = reports::apply(&self.host, commands).await?;
                 self.send(Event::Confirmed(confirmed)).await?;
             }
@@ -217,12 +228,12 @@ impl Stream {
 /// The messages of one item.
 fn messages(sent: Sent) -> impl Messages<Item = Result<proto::AgentDirectives, Status>> {
     let Sent { directives, charge } = sent;
-    let all = match directives {
-        Ok(batch) => directives::encode(batch).into_iter().map(Ok).collect(),
-        Err(error) => vec![Err(error.into())],
+    let (batch, error) = match directives {
+        Ok(batch) => (Some(directives::encode(batch)), None),
+        Err(error) => (None, Some(Err(error.into()))),
     };
     // The bytes count until the last of the messages is sent.
-    stream::iter(all).map(move |message| {
+    stream::iter(batch.into_iter().flatten().map(Ok).chain(error)).map(move |message| {
         let _ = &charge;
         message
     })

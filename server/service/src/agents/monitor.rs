@@ -233,6 +233,13 @@ impl Monitor {
         self.silent * SILENT_PART > self.count && !is_single
     }
 
+    /// Whether a mass loss is certain enough to be logged. A single silent machine among few has mostly failed alone,
+    /// which shows only after a further interval of heartbeats.
+    #[must_use]
+    pub fn is_evident_mass_loss(&self) -> bool {
+        self.is_mass_loss() && (self.silent > 1 || self.silent == self.count)
+    }
+
     /// Number of monitored machines, and number of those that were silent at the last step.
     #[must_use]
     pub fn counts(&self) -> (usize, usize) {
@@ -295,6 +302,7 @@ mod tests {
     fn one_of_two_machines_is_no_mass_loss() {
         let mut two = monitor(2);
         assert_eq!(run(&mut two, 0..49, &[0]), [Step::Taint(id(1))]);
+        assert!(two.is_mass_loss() && !two.is_evident_mass_loss(), "it is not logged");
         assert_eq!(run(&mut two, 49..52, &[0]), [Step::Take(id(1))]);
         // The last heartbeats of both came at different times.
         let mut all = monitor(2);

@@ -2,12 +2,16 @@
 
 use omega_cellstate::Cell;
 use omega_client::proto;
-use omega_core::{Amounts, DeviceSet, Job, MachineId, NodeCores, TaskId, TaskState};
+use omega_core::{Amounts, DeviceSet, Job, MachineId, NodeCores, TaskId, TaskState, bytes_at_most};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Maximum number of tasks in a message. Only the tasks of one machine, which stay together, may exceed it.
 const ITEMS_MAX: usize = 500;
+
+/// Size limit in bytes for the programs and start directives in one message. A single larger program begins a message
+/// of its own, which is still far below the message limit of clients.
+pub(super) const PROGRAM_BYTES: usize = 1 << 20;
 
 /// Id of an agent's stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,10 +45,20 @@ pub(crate) struct Directives {
 }
 
 impl Directives {
-    /// Approximate number of bytes in memory.
+    /// Approximate number of bytes in memory, with one encoded message.
     pub(super) fn bytes(&self) -> usize {
         let ids = self.whole.len() + self.detached.len();
+        let mut encoded = 0;
+        for start in &self.starts {
+            let group = &start.job.groups[start.group];
+            encoded +=
+                group.payload.as_bytes().len() + group.run.as_deref().map_or(0, bytes_at_most);
+            if encoded >= PROGRAM_BYTES {
+                break;
+            }
+        }
         size_of::<Directives>()
+            + encoded
             + self.starts.len() * size_of::<Start>()
             + self.stops.len() * size_of::<(TaskId, MachineId)>()
             + ids * size_of::<MachineId>()

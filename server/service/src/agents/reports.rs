@@ -23,43 +23,14 @@ pub(crate) struct Report {
     pub(crate) attach: Vec<MachineId>,
     pub(crate) alive: Vec<MachineId>,
     pub(crate) conditions: Vec<(MachineId, Condition)>,
-    pub(crate) commands: Vec<Reported>,
+    pub(crate) commands: Vec<Command>,
     pub(crate) logs: Vec<proto::LogPart>,
-}
-
-/// The command for one of an agent's reports.
-#[derive(Debug)]
-pub(crate) struct Reported {
-    command: Command,
-    /// Placement time of the run that the report is about; 0 if unknown, or if the report is about no run.
-    placed_ms: u64,
-}
-
-impl From<Command> for Reported {
-    fn from(command: Command) -> Reported {
-        Reported { command, placed_ms: 0 }
-    }
-}
-
-impl Reported {
-    /// Whether the report is about an earlier run than the present one, which is on the same machine. The stop of the
-    /// earlier run, which confirms its end, was sent before the start of the present one.
-    fn is_outdated(&self, cell: &Cell) -> bool {
-        let (Command::ReportTask { task, machine, .. } | Command::ReportEnd { task, machine, .. }) =
-            &self.command
-        else {
-            return false;
-        };
-        let is_here = cell.task(*task).and_then(TaskState::machine) == Some(*machine);
-        let now = cell.task_placed_ms(*task).unwrap_or_default();
-        is_here && self.placed_ms != 0 && now != 0 && self.placed_ms != now
-    }
 }
 
 impl Report {
     /// All machines in the message. A machine may occur several times.
     pub(super) fn machines(&self) -> impl Iterator<Item = MachineId> + '_ {
-        let commanded = self.commands.iter().filter_map(|reported| match &reported.command {
+        let commanded = self.commands.iter().filter_map(|command| match command {
             Command::ReportLoad { id, .. } => Some(*id),
             Command::ReportTask { machine, .. }
             | Command::ReportEnd { machine, .. }
@@ -79,14 +50,13 @@ impl TryFrom<proto::AgentReport> for Report {
         let alive = machines("alive", message.alive_slots, message.alive_incarnations)?;
         let conditions = conditions(message.conditions)?;
         bounded("loads", message.loads.len())?;
-        let mut commands =
-            Vec::<Reported>::with_capacity(message.loads.len() + message.task_jobs.len());
+        let mut commands = Vec::with_capacity(message.loads.len());
         for load in message.loads {
             let missing = || ApiError::new(ErrorCode::Malformed, "loads: machine is missing");
             let id = load.machine.ok_or_else(missing)?.into();
-            commands.push(Command::ReportLoad { id, load: convert::amounts(load.used) }.into());
+            commands.push(Command::ReportLoad { id, load: convert::amounts(load.used) });
         }
-        commands.extend(uses(message.uses)?.map(Reported::from));
+        commands.extend(uses(message.uses)?);
         let reporters = machines("task", message.task_slots, message.task_incarnations)?;
         let reports = message.task_reports;
         let rows = reporters.len();
@@ -107,14 +77,15 @@ impl TryFrom<proto::AgentReport> for Report {
             let why = format!("task_placed_ms: {} values for {rows} reports", placed_ms.len());
             return Err(ApiError::new(ErrorCode::Malformed, why));
         }
+        // Space is reserved only now, because the message's lengths are unchecked before.
+        commands.reserve(rows);
         for (row, machine) in reporters.into_iter().enumerate() {
             let task =
                 proto::TaskId { job: message.task_jobs[row], index: message.task_indices[row] };
             let report = convert::task_report(reports[row])?;
             let end = message.task_ends.get(row).and_then(convert::run_end);
-            let command = command((task.into(), machine), report, end);
             let placed_ms = placed_ms.get(row).copied().unwrap_or_default();
-            commands.push(Reported { command, placed_ms });
+            commands.push(command((task.into(), machine), placed_ms, report, end));
         }
         bounded("logs", message.logs.len())?;
         Ok(Report { attach, alive, conditions, commands, logs: message.logs })
@@ -148,15 +119,17 @@ fn uses(message: Vec<proto::TaskUse>) -> Result<impl Iterator<Item = Command>, A
     Ok(machines.into_iter().map(|(machine, used)| Command::ReportUse { machine, used }))
 }
 
-/// Returns the command for a report. The command includes the end of the run if the agent has reported one.
+/// Returns the command for a report. The command includes the end of the run if the agent has reported one. `placed_ms`
+/// is the placement time of the run; 0 if unknown.
 pub(crate) fn command(
     (task, machine): (TaskId, MachineId),
+    placed_ms: u64,
     report: TaskReport,
     end: Option<RunEnd>,
 ) -> Command {
     match end {
-        Some(end) => Command::ReportEnd { task, machine, report, end },
-        None => Command::ReportTask { task, machine, report },
+        Some(end) => Command::ReportEnd { task, machine, placed_ms, report, end },
+        None => Command::ReportTask { task, machine, placed_ms, report },
     }
 }
 
@@ -187,16 +160,9 @@ fn machines(
 ///
 /// # Errors
 /// If it is unknown whether all reports were applied. The stream must then end.
-pub(crate) async fn apply(
-    host: &Host,
-    mut commands: Vec<Reported>,
-) -> Result<Vec<Confirmed>, ApiError> {
+pub(crate) async fn apply(host: &Host, commands: Vec<Command>) -> Result<Vec<Confirmed>, ApiError> {
     let until = Instant::now() + COMMANDS_MAX;
-    let before = host.read(|cell| {
-        commands.retain(|reported| !reported.is_outdated(cell));
-        cell.version()
-    });
-    let commands: Vec<Command> = commands.into_iter().map(|reported| reported.command).collect();
+    let before = host.read(Cell::version);
     let ends: Vec<Option<(TaskId, MachineId)>> = commands.iter().map(end).collect();
     let applied = commands.into_iter().map(|command| host.apply(command, until));
     let mut confirmed = Vec::new();
@@ -206,6 +172,9 @@ pub(crate) async fn apply(
             Err(error) if error.is_temporary() || error.code == ErrorCode::OutcomeUnknown => {
                 return Err(error);
             }
+            // The report is about an earlier run than the present one on the same machine. The stop of the earlier run,
+            // which confirms its end, was sent before the start of the present one.
+            Ok(_) | Err(_) if end.is_some_and(|end| is_there(host, end)) => continue,
             // The cell rejected the report, because the task had left the machine. The version of that change is not
             // known here.
             Ok(_) | Err(_) => before,
@@ -215,13 +184,57 @@ pub(crate) async fn apply(
     Ok(confirmed)
 }
 
+fn is_there(host: &Host, (task, machine): (TaskId, MachineId)) -> bool {
+    host.read(|cell| cell.task(task).and_then(TaskState::machine)) == Some(machine)
+}
+
 /// The task whose end a command reports.
 fn end(command: &Command) -> Option<(TaskId, MachineId)> {
-    let (Command::ReportTask { task, machine, report }
+    let (Command::ReportTask { task, machine, report, .. }
     | Command::ReportEnd { task, machine, report, .. }) = command
     else {
         return None;
     };
     let is_over = !matches!(report, TaskReport::Started | TaskReport::Restarted);
     is_over.then_some((*task, *machine))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use omega_cellstate::SharedCell;
+    use omega_core::{Amounts, EndReason, Job, JobId, Kinds, Machine, TaskGroup};
+
+    const TASK: TaskId = TaskId { job: JobId(0), index: 0 };
+
+    /// Otherwise the next run would count as ended, while it runs.
+    #[tokio::test]
+    async fn a_late_end_of_a_run_does_not_end_the_next_run_on_the_machine() {
+        let mut cell = Cell::new(Kinds::standard());
+        let machine = MachineId::first(0);
+        let adopt = Command::AdoptTask { task: TASK, machine };
+        let end = RunEnd { reason: EndReason::ExitCode(1), restarts: 0 };
+        let ended =
+            |placed_ms| command((TASK, machine), placed_ms, TaskReport::Lost, Some(end.clone()));
+        let commands = [
+            Command::RegisterMachine(Machine::new("m", Amounts::new([1000]))),
+            Command::SubmitJob(Job::batch("j", TaskGroup::new(1, Amounts::new([1])))),
+            Command::Expire { now_ms: 7 },
+            adopt.clone(),
+            ended(7),
+            Command::Expire { now_ms: 8 },
+            adopt,
+        ];
+        commands.into_iter().for_each(|command| _ = cell.apply(command).unwrap());
+        let host = Host::memory(SharedCell::new(cell));
+        let state = || host.read(|cell| cell.task(TASK)).unwrap();
+        let started = |placed_ms| command((TASK, machine), placed_ms, TaskReport::Started, None);
+        let confirmed = apply(&host, vec![ended(7), started(7)]).await.unwrap();
+        assert_eq!((confirmed.len(), state()), (0, TaskState::Placed(machine)));
+        apply(&host, vec![started(8), started(8)]).await.unwrap();
+        assert_eq!(state(), TaskState::Running(machine));
+        // An agent reports again until an end is confirmed.
+        let confirmed = apply(&host, vec![ended(8), ended(8)]).await.unwrap();
+        assert_eq!((confirmed.len(), state()), (2, TaskState::Pending));
+    }
 }

@@ -62,13 +62,17 @@ pub(super) async fn change(host: &Host, command: Command) -> Result<(), ApiError
 /// Reports the tasks of a machine as lost, except those that tolerate the taint. The taint keeps new tasks off the
 /// machine.
 async fn take(host: &Host, machine: MachineId) -> Result<(), ApiError> {
-    let tasks: Vec<TaskId> = host.read(|cell| {
+    let lost: Vec<Command> = host.read(|cell| {
         let all = cell.machine(machine).map_or(&[][..], |state| state.tasks);
-        all.iter().copied().filter(|task| !tolerates(cell, *task)).collect()
+        let taken = all.iter().copied().filter(|task| !tolerates(cell, *task));
+        let lost = |task| {
+            let placed_ms = cell.task_placed_ms(task).unwrap_or_default();
+            Command::ReportTask { task, machine, placed_ms, report: TaskReport::Lost }
+        };
+        taken.map(lost).collect()
     });
     let until = Instant::now() + COMMAND_MAX;
-    let lost = |task| Command::ReportTask { task, machine, report: TaskReport::Lost };
-    let reported = join_all(tasks.into_iter().map(|task| host.apply(lost(task), until))).await;
+    let reported = join_all(lost.into_iter().map(|command| host.apply(command, until))).await;
     reported.into_iter().try_for_each(noted)
 }
 

@@ -1,7 +1,7 @@
 //! Streaming of a backup to a caller.
 //!
 //! ```text
-//!   image, copied while commits go on ──▶ the bytes of a snapshot ──pieces──▶ the caller's file
+//!   state, copied while commits go on ──▶ the bytes of a snapshot ──pieces──▶ the caller's file
 //! ```
 //!
 //! The file is encoded while it is sent, on a thread of its own. Nothing is written to a disk of this machine, so cells
@@ -79,7 +79,7 @@ struct Sender {
 
 impl Sender {
     fn run(&self, host: &Host, from: CellId) {
-        let sent = host.snapshot_state().and_then(|image| self.send_all(from, &image));
+        let sent = host.snapshot_state().and_then(|state| self.send_all(from, &state));
         if let Err(error) = sent {
             tracing::warn!(%error, "a backup failed");
             // A caller that does not read does not get the error.
@@ -87,11 +87,11 @@ impl Sender {
         }
     }
 
-    fn send_all(&self, from: CellId, image: &SnapshotState) -> Result<(), ApiError> {
-        let version = image.version.0;
+    fn send_all(&self, from: CellId, state: &SnapshotState) -> Result<(), ApiError> {
+        let version = state.version.0;
         let mut head = Vec::new();
         let mut stopped = None;
-        let written = write_backup(from, image, |offset, data| {
+        let written = write_backup(from, state, |offset, data| {
             if offset == 0 {
                 // The head is sent last, because it contains the length.
                 head = data.to_vec();

@@ -1,12 +1,12 @@
 //! The cell service: description, policy and replicas.
 
-use crate::access::audit::about;
+use crate::access::audited::about;
 use crate::access::grants::caller;
 use crate::access::visibility;
 use crate::calls::backup::{self, Backups};
 use crate::calls::responses;
 use crate::host::{Host, done};
-use crate::observe::statistics::{statistics, summary};
+use crate::observe::statistics::{statistics, summary, summary_since};
 use crate::peers::ReplicaIdentity;
 use crate::service::{RpcResult, deadline, stream_end};
 use omega_cellstate::Cell;
@@ -121,17 +121,23 @@ pub(crate) fn sizes(cell: &Cell) -> Sizes {
     }
 }
 
-fn describe_cell(cell: &Cell) -> proto::DescribeCellResponse {
-    let Sizes { version, machines, jobs, claimable, claimed, .. } = sizes(cell);
-    proto::DescribeCellResponse {
-        version: version.0,
+/// Describes a cell, with the changes before this call. Everyone may make this call, so the sums over machines and jobs
+/// come from a summary that concurrent calls share.
+async fn describe_cell(host: &Host) -> proto::DescribeCellResponse {
+    let now = std::time::Instant::now();
+    let described = host.read(|cell| proto::DescribeCellResponse {
+        version: cell.version().0,
         kinds: convert::kind_list(cell.kinds()),
         policy: Some(cell.policy().into()),
-        machines,
-        jobs,
-        claimable,
-        claimed,
         ..Default::default()
+    });
+    let summary = summary_since(host, Some(now)).await;
+    proto::DescribeCellResponse {
+        machines: summary.machines.len() as u32,
+        jobs: summary.jobs,
+        claimable: summary.claimable.clone(),
+        claimed: summary.claimed.clone(),
+        ..described
     }
 }
 
@@ -156,7 +162,7 @@ impl CellService for Cells {
     ) -> RpcResult<proto::DescribeCellResponse> {
         let until = deadline(&request).min(Instant::now() + LEADER_MAX);
         let stale = self.host.refresh(until).await.is_err();
-        let mut reported = self.host.read(describe_cell);
+        let mut reported = describe_cell(&self.host).await;
         reported.stale = stale;
         reported.cell = self.me.cell.to_string();
         reported.members = self.members();

@@ -3,7 +3,7 @@
 //! Transactions that arrive together go to the cell together, and are answered together, because taking a lock or
 //! waking a task costs as much as checking a transaction.
 
-use crate::access::audit::Audited;
+use crate::access::audited::Audited;
 use crate::access::gate::reword;
 use crate::access::grants;
 use crate::access::identity::Caller;
@@ -12,13 +12,16 @@ use crate::calls::traces::{Choice, Trace, Traces};
 use crate::host::{Host, Try, unavailable, unknown};
 use crate::observe::counters::CheckedTransaction;
 use crate::overload::memory_accounts::{CallerAccount, MemoryCharge};
+use futures_util::future::{Fuse, FusedFuture};
 use futures_util::stream::FuturesOrdered;
-use futures_util::{Stream, StreamExt, stream};
+use futures_util::{FutureExt, Stream, StreamExt, stream};
 use omega_client::{ApiError, proto};
-use omega_core::{Command, Commit, Outcome, SchedulerId, Transaction, Version};
+use omega_core::limits::TRANSACTION_ITEMS_MAX;
+use omega_core::{Command, Commit, Outcome, SchedulerId, Transaction, TransactionError, Version};
 use omega_store::replica::Reply;
 use opentelemetry::Context;
 use prost::Message;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -43,7 +46,13 @@ type Responses = Result<Vec<proto::CommitStreamResponse>, Status>;
 /// The transaction of a request.
 pub(crate) fn read(request: proto::CommitRequest) -> Result<(Transaction, Try), ApiError> {
     let try_ = if request.retry { Try::Again } else { Try::First };
-    Ok((request.try_into()?, try_))
+    let transaction: Transaction = request.try_into()?;
+    let (items, max) = (transaction.items(), TRANSACTION_ITEMS_MAX);
+    if items > max {
+        // The cell rejects it, too, but the caller's rights to each item would be checked before.
+        return Err(ApiError::from(&TransactionError::TooManyItems { items, max }));
+    }
+    Ok((transaction, try_))
 }
 
 /// Name of a transaction in the audit log.
@@ -113,19 +122,23 @@ impl CommitHandler {
 
     async fn handle_all(
         self,
-        requests: Streaming<proto::CommitRequest>,
+        requests: impl Stream<Item = Result<proto::CommitRequest, Status>> + Unpin,
         to: mpsc::Sender<Responses>,
     ) {
         let mut requests = requests.ready_chunks(TOGETHER_MAX);
+        // The group that is being started. Meanwhile, the results of earlier groups are sent.
+        let mut starting = pin!(Fuse::terminated());
         let mut begun = FuturesOrdered::new();
         let mut in_flight = 0;
         let mut ended = false;
         let mut failed = None;
         while !ended || in_flight > 0 {
             // If the caller is at its memory limit, its groups are checked one after the other.
-            let may_begin = in_flight == 0
-                || in_flight < COMMITS_MAX
-                    && self.holder.as_ref().is_none_or(CallerAccount::has_room);
+            let has_room = || {
+                in_flight < COMMITS_MAX && self.holder.as_ref().is_none_or(CallerAccount::has_room)
+            };
+            let is_starting = !starting.is_terminated();
+            let may_begin = !is_starting && (in_flight == 0 || has_room());
             tokio::select! {
                 received = requests.next(), if !ended && may_begin => {
                     ended = received.is_none();
@@ -142,9 +155,12 @@ impl CommitHandler {
                     if !readable.is_empty() {
                         in_flight += readable.len();
                         let charge = self.charge(&readable);
-                        let answers = self.begin(readable).await;
-                        begun.push_back(async move { (answers.await, charge) });
+                        let started = self.begin(readable);
+                        starting.set(async move { (started.await, charge) }.fuse());
                     }
+                }
+                (answers, charge) = starting.as_mut(), if is_starting => {
+                    begun.push_back(async move { (answers.await, charge) });
                 }
                 Some((answers, charge)) = begun.next() => {
                     drop(charge);
@@ -210,10 +226,11 @@ impl CommitHandler {
             });
             let answered: Vec<Finished> = answered.collect();
             handler.count(&answered, since.elapsed());
-            answered
-                .into_iter()
-                .map(|(begun, answer)| handler.record_result(begun, answer))
-                .collect()
+            let results = answered.into_iter();
+            let results =
+                results.map(|(begun, answer)| handler.record_result(begun, answer)).collect();
+            handler.audited.iter().for_each(Audited::wait_written);
+            results
         }
     }
 
@@ -286,4 +303,63 @@ async fn settled(host: &Host, answers: Vec<Reply>) -> Vec<Result<Commit, ApiErro
     let last = commits.iter().flatten().map(|commit| commit.version).max();
     host.await_version(last.unwrap_or(Version(0))).await;
     commits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::identity;
+    use crate::calls::commit_log::SlowCommit;
+    use omega_core::Kinds;
+    use omega_store::directory::{Directory, EngineKind, Identity};
+    use omega_store::log::ReplicaId;
+    use omega_store::membership::Membership;
+    use omega_store::replica::{Network, Running, Settings, bootstrap, start};
+    use omega_store::{CellId, Origin, RealDisk};
+
+    /// A replica that finds no leader, because the other replicas do not run.
+    fn leaderless(folder: &std::path::Path) -> Host {
+        let [id, ..] = IDS;
+        let origin = Origin { cell: CellId(1), kinds: Kinds::standard() };
+        let identity = Identity { origin, replica: id, engine: EngineKind::Segment };
+        let directory = Directory::create(Arc::new(RealDisk), folder, identity).unwrap();
+        bootstrap(&directory, &Membership::initial(IDS)).unwrap();
+        let started = start(directory, Settings { incarnation: 1, ..Settings::default() }).unwrap();
+        let port = Network::default().port(id);
+        Host::replica(Arc::new(Running::start(started, port, Duration::from_millis(10))))
+    }
+
+    const IDS: [ReplicaId; 3] = [ReplicaId(1), ReplicaId(2), ReplicaId(3)];
+
+    /// Clients leave a replica that does not answer for a short time.
+    #[tokio::test]
+    async fn answers_are_sent_while_the_leader_is_asked_about_the_next_transaction() {
+        let folder = tempfile::tempdir().unwrap();
+        let role = identity::read("omega://c/scheduler/web", "c").unwrap();
+        let handler = CommitHandler {
+            host: leaderless(folder.path()),
+            slow: SlowCommits::new(SlowCommit::default()),
+            caller: Arc::new(Caller { name: "web".into(), role }),
+            audited: None,
+            deadline: Duration::from_secs(3600),
+            traces: None,
+            holder: None,
+        };
+        let malformed = proto::CommitRequest { number: 1, granularity: 99, ..Default::default() };
+        let unknown = proto::CommitRequest { number: 2, scheduler: 9, ..Default::default() };
+        // The server finds the second request before or after the answer to the first one, at random.
+        for _ in 0..20 {
+            let unknown = unknown.clone();
+            let second = stream::once(async move {
+                tokio::task::yield_now().await;
+                Ok(unknown)
+            });
+            let requests = stream::iter([Ok(malformed.clone())]).chain(second);
+            let requests = requests.chain(stream::pending()).boxed();
+            let (to, mut groups) = mpsc::channel(GROUPS_MAX);
+            tokio::spawn(handler.clone().handle_all(requests, to));
+            let answers = groups.recv().await.unwrap().unwrap();
+            assert_eq!(answers.iter().map(|answer| answer.number).collect::<Vec<_>>(), [1]);
+        }
+    }
 }

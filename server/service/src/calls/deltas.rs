@@ -6,7 +6,7 @@
 use crate::access::identity::Caller;
 use crate::calls::snapshots::{Key, Reading, Snapshot, Snapshots};
 use crate::host::Host;
-use crate::observe::metrics::Open;
+use crate::observe::metrics::StreamGuard;
 use crate::overload::memory_accounts::CallerAccount;
 use futures_util::stream::{self, Stream};
 use omega_cellstate::{Cell, Delta, Interest};
@@ -24,7 +24,8 @@ use tonic::Status;
 /// should follow. A single change is sent at once.
 const GATHER: Duration = Duration::from_millis(5);
 
-/// Interval at which the cell's time is checked. The time is sent at most once a second.
+/// Interval at which an idle stream checks the cell's time. If the time has advanced, the stream sends it: about twice a
+/// second while the leader advances the time every 100 ms.
 const TIME_CHECK: Duration = Duration::from_millis(500);
 
 /// Minimum number of changes of a large delta. Large deltas are built one at a time; full deltas are shared by streams.
@@ -55,7 +56,7 @@ pub(crate) struct DeltaStream {
     /// Time of the last delta; `None` before the first.
     sent: Option<Instant>,
     is_over: bool,
-    _counted: Open,
+    _counted: StreamGuard,
 }
 
 /// A delta being sent.

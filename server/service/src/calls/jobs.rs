@@ -1,6 +1,6 @@
 //! Calls about jobs, for users.
 
-use crate::access::audit::about;
+use crate::access::audited::about;
 use crate::access::grants::caller;
 use crate::access::visibility;
 use crate::calls::explain::{Explainer, Explanations};

@@ -1,8 +1,9 @@
 //! Calls about machines, for operators and agents.
 
-use crate::access::audit::about;
+use crate::access::audited::about;
 use crate::access::grants::{self, caller};
 use crate::access::identity::Caller;
+use crate::agents::Agents;
 use crate::calls::refs;
 use crate::calls::responses;
 use crate::host::{Host, done, unknown};
@@ -11,23 +12,28 @@ use omega_cellstate::Cell;
 use omega_client::agent::DRAIN_BY;
 use omega_client::proto::machine_service_server::MachineService;
 use omega_client::{ApiError, ErrorCode, convert, proto};
+use omega_core::limits::{RESERVED_VALUES_MAX, RULES_PER_GROUP_MAX};
 use omega_core::{
     Command, LabelSelector, Machine, MachineId, MachineSelector, Outcome, PeakCalendar, Rejection,
     Requirement, Reservation, Taint, TaintEffect,
 };
 use tonic::{Request, Response};
 
+/// Number of machines that are compared with a selector per lock of the cell.
+const MACHINES_AT_ONCE: usize = 500;
+
 /// The machine service.
 #[derive(Clone, Debug)]
 pub struct Machines {
     host: Host,
+    agents: Agents,
 }
 
 impl Machines {
-    /// The service of a cell.
+    /// Creates the service of a cell. The rate of commands applies to agents in all their calls.
     #[must_use]
-    pub fn new(host: Host) -> Machines {
-        Machines { host }
+    pub fn new(host: Host, agents: Agents) -> Machines {
+        Machines { host, agents }
     }
 }
 
@@ -99,6 +105,7 @@ impl MachineService for Machines {
         let missing = || ApiError::new(ErrorCode::Malformed, "machine is missing");
         let machine = Machine::try_from(given.ok_or_else(missing)?).map_err(ApiError::from)?;
         grants::may_be_machine(&caller, &machine.name)?;
+        self.agents.await_rate(&caller, 1, until).await?;
         let command = Command::RegisterMachine(machine.clone());
         let id = match self.host.apply(command, until).await {
             Ok(Outcome::Machine(id)) => id,
@@ -245,6 +252,7 @@ impl MachineService for Machines {
         let missing = || ApiError::new(ErrorCode::Malformed, "machine is missing");
         let id = request.machine.ok_or_else(missing)?.into();
         grants::may_report(&caller, &self.host, id, until).await?;
+        self.agents.await_rate(&caller, 1, until).await?;
         let load = convert::amounts(request.used);
         done(self.host.apply(Command::ReportLoad { id, load }, until).await?)?;
         Ok(Response::new(proto::ReportLoadResponse {}))
@@ -278,32 +286,113 @@ impl MachineService for Machines {
     ) -> RpcResult<proto::ListMachinesResponse> {
         self.host.refresh(deadline(&request)).await?;
         let request = request.into_inner();
-        let start = page_start(&request.page_token)?;
-        let mut room = Room::of_page(request.page_size);
-        let requirements = request.labels.into_iter().map(Requirement::try_from);
-        let requirements = requirements.collect::<Result<_, _>>().map_err(ApiError::from)?;
-        let selector = LabelSelector { requirements };
-        let answer = self.host.read(|cell| {
-            let mut answer =
-                proto::ListMachinesResponse { version: cell.version().0, ..Default::default() };
-            let machines = cell.machines_from(usize::try_from(start).unwrap_or(usize::MAX));
-            for state in machines.filter(|state| selector.matches(&state.machine.labels)) {
-                if room.is_full() {
-                    answer.next_page_token = page_token(state.id.slot.into());
-                    break;
-                }
-                answer.machines.push(room.take(responses::machine(&state)));
-            }
-            answer
-        });
-        Ok(Response::new(answer))
+        let mut next = Some(page_start(&request.page_token)?);
+        let room = Room::of_page(request.page_size);
+        let selector = label_selector(request.labels)?;
+        let mut page = MachinesPage { selector, room, answer: Default::default() };
+        while let Some(row) = next {
+            next =
+                self.host.read(|cell| page.add(cell, usize::try_from(row).unwrap_or(usize::MAX)));
+            tokio::task::yield_now().await;
+        }
+        Ok(Response::new(page.answer))
     }
+}
+
+/// A page of machines that is being made.
+struct MachinesPage {
+    selector: LabelSelector,
+    room: Room,
+    answer: proto::ListMachinesResponse,
+}
+
+impl MachinesPage {
+    /// Adds machines from this row on. Returns the first row that was not examined; `None` if the page is complete.
+    fn add(&mut self, cell: &Cell, row: usize) -> Option<u64> {
+        self.answer.version = cell.version().0;
+        for (looked, state) in cell.machines_from(row).enumerate() {
+            let slot = u64::from(state.id.slot);
+            if looked == MACHINES_AT_ONCE {
+                return Some(slot);
+            }
+            if !self.selector.matches(&state.machine.labels) {
+                continue;
+            }
+            if self.room.is_full() {
+                self.answer.next_page_token = page_token(slot);
+                return None;
+            }
+            self.answer.machines.push(self.room.take(responses::machine(&state)));
+        }
+        None
+    }
+}
+
+/// The selector of a request. Its size is bounded, because it is compared with all machines.
+fn label_selector(labels: Vec<proto::Requirement>) -> Result<LabelSelector, ApiError> {
+    let bounds = [
+        ("requirements of a list of machines", labels.len(), RULES_PER_GROUP_MAX),
+        (
+            "values in the requirements of a list of machines",
+            labels.iter().map(|requirement| requirement.values.len()).sum(),
+            RESERVED_VALUES_MAX,
+        ),
+    ];
+    for (what, given, max) in bounds {
+        if given > max {
+            let (given, max) = (given as u64, max as u64);
+            return Err((&Rejection::TooMany { what: what.into(), given, max }).into());
+        }
+    }
+    let requirements = labels.into_iter().map(Requirement::try_from);
+    let requirements = requirements.collect::<Result<_, _>>().map_err(ApiError::from)?;
+    Ok(LabelSelector { requirements })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::access::identity;
+    use omega_cellstate::SharedCell;
+    use omega_core::{Amounts, Kinds};
+
+    fn exists(key: &str) -> proto::Requirement {
+        let operator = proto::Operator::Exists.into();
+        proto::Requirement { key: key.into(), operator, ..Default::default() }
+    }
+
+    #[test]
+    fn a_page_is_made_with_a_bounded_number_of_machines_per_lock() {
+        let cell = SharedCell::new(Cell::new(Kinds::standard()));
+        let count = 2 * MACHINES_AT_ONCE + 1;
+        for number in 0..count {
+            let machine = Machine::new(format!("m{number}"), Amounts::new([1]));
+            let is_last = number + 1 == count;
+            let machine = if is_last { machine.with_label("rack", "a") } else { machine };
+            cell.apply(Command::RegisterMachine(machine)).unwrap();
+        }
+        let selector = label_selector(vec![exists("rack")]).unwrap();
+        let room = Room::of_page(1);
+        let mut page = MachinesPage { selector, room, answer: Default::default() };
+        let mut rows = vec![0];
+        while let Some(row) = cell.read(|cell| page.add(cell, rows[rows.len() - 1] as usize)) {
+            rows.push(row);
+        }
+        assert_eq!(rows, [0, MACHINES_AT_ONCE as u64, 2 * MACHINES_AT_ONCE as u64]);
+        assert_eq!((page.answer.machines.len(), &*page.answer.next_page_token), (1, ""));
+    }
+
+    #[test]
+    fn selectors_of_lists_are_bounded() {
+        let requirements = |count: usize| vec![exists("rack"); count];
+        assert!(label_selector(requirements(RULES_PER_GROUP_MAX)).is_ok());
+        let error = label_selector(requirements(RULES_PER_GROUP_MAX + 1)).unwrap_err();
+        assert_eq!(error.code, ErrorCode::TooMany);
+        let operator = proto::Operator::In.into();
+        let values = vec!["a".to_owned(); RESERVED_VALUES_MAX + 1];
+        let error = label_selector(vec![proto::Requirement { key: "k".into(), operator, values }]);
+        assert_eq!(error.unwrap_err().code, ErrorCode::TooMany);
+    }
 
     #[test]
     fn a_reservation_names_only_visible_tenants() {

@@ -1,6 +1,6 @@
 //! Calls of schedulers: register, sync and commit.
 
-use crate::access::audit::about;
+use crate::access::audited::about;
 use crate::access::grants::{self, caller};
 use crate::access::identity::Caller;
 use crate::access::visibility::may_see_all;
@@ -174,22 +174,22 @@ impl SchedulingService for Scheduling {
         let outcome = self.host.apply_try(Command::Commit(txn), try_, until).await;
         let (commit, took) = (commit_of(outcome), began.elapsed());
         self.slow.log_slow((id.scheduler, id.number), (1, claims), took);
-        let judged = commit.as_ref();
+        let answer = commit.as_ref();
         if let Some(trace) = trace {
-            trace.end(claims, judged);
+            trace.end(claims, answer);
         }
-        let judged = judged.map(|commit| CheckedTransaction {
+        let checked = answer.map(|commit| CheckedTransaction {
             scheduler: id.scheduler,
             claims,
             evictions,
             base,
             commit,
         });
-        match judged {
-            Ok(judged) => self.host.metrics().checked([judged].into_iter(), took),
+        match checked {
+            Ok(checked) => self.host.metrics().checked([checked].into_iter(), took),
             Err(_) => self.host.metrics().failed(1),
         }
-        commit_log::log_result(id.number, judged.map_err(|error| (id.scheduler, error)), took);
+        commit_log::log_result(id.number, checked.map_err(|error| (id.scheduler, error)), took);
         Ok(Response::new((&commit?).into()))
     }
 
@@ -206,8 +206,8 @@ impl SchedulingService for Scheduling {
         let traces = self.traces.as_ref();
         let traces = traces.map(|traces| (traces.clone(), traces.parent(request.metadata())));
         let holder = request.extensions().get().cloned();
-        let judge = CommitHandler { host, slow, caller, audited, deadline, traces, holder };
-        Ok(Response::new(judge.results(request.into_inner()).boxed()))
+        let handler = CommitHandler { host, slow, caller, audited, deadline, traces, holder };
+        Ok(Response::new(handler.results(request.into_inner()).boxed()))
     }
 
     async fn get_transaction(

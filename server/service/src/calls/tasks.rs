@@ -1,6 +1,6 @@
 //! Calls about tasks: reports of agents, and queries.
 
-use crate::access::audit::about;
+use crate::access::audited::about;
 use crate::access::grants::{self, caller};
 use crate::access::roles::denied;
 use crate::agents::{Agents, LogSource, reports};
@@ -79,8 +79,9 @@ impl TaskService for Tasks {
             let report = convert::task_report(one.report).map_err(ApiError::from)?;
             let task = one.task.ok_or_else(|| missing("task"))?.into();
             let end = one.end.as_ref().and_then(convert::run_end);
-            commands.push(reports::command((task, machine), report, end));
+            commands.push(reports::command((task, machine), 0, report, end));
         }
+        self.agents.await_rate(&caller, commands.len(), until).await?;
         let reported = commands.into_iter().map(|command| self.host.apply(command, until));
         let mut refused = Vec::new();
         for outcome in join_all(reported).await {

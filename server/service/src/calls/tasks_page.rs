@@ -146,7 +146,7 @@ mod tests {
         let report = |index, report| {
             let task = TaskId { job: JobId(0), index };
             let end = RunEnd { reason: EndReason::SupervisorLost, restarts: 0 };
-            cell.apply(Command::ReportEnd { task, machine, report, end }).unwrap();
+            cell.apply(Command::ReportEnd { task, machine, placed_ms: 0, report, end }).unwrap();
         };
         for index in [0, 2] {
             let task = TaskId { job: JobId(0), index };

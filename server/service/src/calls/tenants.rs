@@ -29,7 +29,7 @@ impl TenantService for Tenants {
         &self,
         request: Request<proto::SetQuotaRequest>,
     ) -> RpcResult<proto::SetQuotaResponse> {
-        crate::access::audit::about(&request, |request| request.tenant.clone());
+        crate::access::audited::about(&request, |request| request.tenant.clone());
         let until = deadline(&request);
         let request = request.into_inner();
         let limit = request.quota.map(|quota| convert::amounts(quota.limit));
@@ -42,7 +42,7 @@ impl TenantService for Tenants {
         &self,
         request: Request<proto::SetTenantRequest>,
     ) -> RpcResult<proto::SetTenantResponse> {
-        crate::access::audit::about(&request, |request| request.tenant.clone());
+        crate::access::audited::about(&request, |request| request.tenant.clone());
         let until = deadline(&request);
         let request = request.into_inner();
         let tenant_config = convert::tenant_config(request.config);
@@ -55,7 +55,7 @@ impl TenantService for Tenants {
         &self,
         request: Request<proto::SetAdmissionRequest>,
     ) -> RpcResult<proto::SetAdmissionResponse> {
-        crate::access::audit::about(&request, |request| request.tenant.clone());
+        crate::access::audited::about(&request, |request| request.tenant.clone());
         let until = deadline(&request);
         let request = request.into_inner();
         let limit = request.limit.map(|limit| convert::amounts(limit.limit));

@@ -3,7 +3,7 @@
 //! ```text
 //!   commit ─┬─ received    until it was read, permitted, and passed to the cell
 //!           ├─ queued      until the leader took it from the queue
-//!           ├─ judged      pre-checked, and encoded into an entry
+//!           ├─ pre_checked checked, and encoded into an entry
 //!           ├─ logged      until the entry was durable on the leader's disk
 //!           ├─ replicated  from the same moment, until a majority had it
 //!           ├─ applied     to the leader's cell
@@ -242,7 +242,7 @@ impl Trace {
             // If the transaction arrived while the leader gathered others, it did not have to wait in the queue.
             let looked_at = (*gathered).max(submitted);
             all.push(("queued", submitted, looked_at));
-            all.push(("judged", looked_at, (*proposed).max(looked_at)));
+            all.push(("pre_checked", looked_at, (*proposed).max(looked_at)));
             all.extend(logged.map(|logged| ("logged", *proposed, logged)));
             all.push(("replicated", *proposed, *committed));
             all.push(("applied", *committed, *applied));

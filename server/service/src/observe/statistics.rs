@@ -1,9 +1,10 @@
 //! Counters and pending work, for the web page, `omega top` and programs.
 //!
 //! Clients compute rates from counters, so a server keeps no history. Whatever the number of requests, the cell is read
-//! at most once a second.
+//! at most once a second for statistics.
 
-use crate::host::{Host, unix_ms};
+use crate::cell_clock::unix_ms;
+use crate::host::Host;
 use crate::observe::counters::SchedulerCounters;
 use crate::observe::summary::{MachineSummary, Summary, Waiting};
 use crate::peers::ReplicaIdentity;
@@ -26,11 +27,11 @@ const STALE_MAX_MS: u64 = 15_000;
 const OTHERS: &str = "(others)";
 
 /// Records the id of the next job once a second, until the cell ends.
-pub(crate) async fn follow(host: Host) {
+pub(crate) async fn record_submissions(host: Host) {
     let mut versions = host.versions();
     loop {
         let next = host.read(omega_cellstate::Cell::next_job);
-        host.observer().submit_index.record(next, Instant::now());
+        host.statistics_cache().submit_index.record(next, Instant::now());
         tokio::time::sleep(FRESH).await;
         if versions.changed().await.is_err() {
             return;
@@ -40,23 +41,29 @@ pub(crate) async fn follow(host: Host) {
 
 /// The summary of the cell, at most a second old.
 pub(crate) async fn summary(host: &Host) -> Arc<Summary> {
-    let mut known = host.observer().summary.lock().await;
-    if let Some((taken, summary)) = &*known
-        && taken.elapsed() < FRESH
+    summary_since(host, Instant::now().checked_sub(FRESH)).await
+}
+
+/// A summary of the cell that was begun at this time or later; any summary for `None`. Concurrent callers share it, so
+/// the cell is read by at most one of them at a time.
+pub(crate) async fn summary_since(host: &Host, since: Option<Instant>) -> Arc<Summary> {
+    let mut known = host.statistics_cache().summary.lock().await;
+    if let Some((begun, summary)) = &*known
+        && since.is_none_or(|since| *begun >= since)
     {
         return summary.clone();
     }
-    let reader = host.clone();
+    let (reader, begun) = (host.clone(), Instant::now());
     let summary = tokio::task::spawn_blocking(move || Summary::of(&reader)).await;
     let summary = Arc::new(summary.expect("looking at a cell does not panic"));
-    host.observer().submit_index.record(summary.next_job, Instant::now());
-    *known = Some((Instant::now(), summary.clone()));
+    host.statistics_cache().submit_index.record(summary.next_job, Instant::now());
+    *known = Some((begun, summary.clone()));
     summary
 }
 
 /// Milliseconds since a job was submitted, as observed by this replica or by the cell's time.
 pub(crate) fn age_ms(host: &Host, cell: &Cell, job: JobId) -> u64 {
-    let observed = host.observer().submit_index.age(job, Instant::now());
+    let observed = host.statistics_cache().submit_index.age(job, Instant::now());
     let in_cell = cell.job_submitted_ms(job).filter(|at| *at > 0);
     choose_age(observed, in_cell.map(|at| unix_ms().saturating_sub(at)))
 }
@@ -77,14 +84,14 @@ fn choose_age(observed: Option<Duration>, in_cell: Option<u64>) -> u64 {
 pub(crate) async fn statistics(host: &Host, me: ReplicaIdentity) -> proto::GetStatisticsResponse {
     let summary = summary(host).await;
     let (scheduler_counters, failed) = host.metrics().scheduler_counters();
-    let observer = host.observer();
+    let cache = host.statistics_cache();
     let count = |is: fn(&MachineSummary) -> bool| {
         summary.machines.iter().filter(|seen| is(seen)).count() as u32
     };
     proto::GetStatisticsResponse {
         version: summary.version.0,
-        started: observer.started,
-        uptime_ms: observer.began.elapsed().as_millis() as u64,
+        started: cache.started,
+        uptime_ms: cache.began.elapsed().as_millis() as u64,
         machines: summary.machines.len() as u32,
         draining: count(|seen| seen.draining && !seen.unreachable),
         unreachable: count(|seen| seen.unreachable),

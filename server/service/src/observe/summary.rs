@@ -1,4 +1,4 @@
-//! Summary of the cell: sums, and the allocation of each machine. `summarize.rs` computes it.
+//! Summary of the cell: sums, and the allocation of each machine.
 
 use omega_cellstate::StateCounts;
 use omega_core::{JobId, Kinds, Machine, MachineId, TaskState, Text, Version};

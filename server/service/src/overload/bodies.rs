@@ -8,7 +8,7 @@
 //! parts until the client reads, and does not report how much it has buffered.
 
 use crate::access::roles::CallKind;
-use crate::overload::limits::Place;
+use crate::overload::limits::CallPermit;
 use crate::overload::memory_accounts::{CallerAccount, MemoryCharge};
 use crate::overload::slots::InProgress;
 use crate::overload::weight::Weight;
@@ -208,7 +208,7 @@ pub(crate) struct Outgoing {
     /// complete reply.
     waits: Option<CallerAccount>,
     /// The call's slot, which streams keep until they end.
-    _place: Option<Place>,
+    _permit: Option<CallPermit>,
     /// Until the body ends, its connection counts as used.
     _call: InProgress,
 }
@@ -218,11 +218,11 @@ impl Outgoing {
     pub(crate) fn stream(
         body: Body,
         holder: CallerAccount,
-        place: Place,
+        permit: CallPermit,
         call: InProgress,
     ) -> Outgoing {
         let (rest, charge) = (Bytes::new(), holder.nothing());
-        Outgoing { body, rest, charge, waits: Some(holder), _place: Some(place), _call: call }
+        Outgoing { body, rest, charge, waits: Some(holder), _permit: Some(permit), _call: call }
     }
 
     /// Wraps a complete reply, so that its bytes are counted until the client has read them. The reply does not keep
@@ -258,7 +258,7 @@ impl Outgoing {
             return Err(full());
         }
         charge.add(rest.len());
-        let answer = Outgoing { body, rest, charge, waits: None, _place: None, _call: call };
+        let answer = Outgoing { body, rest, charge, waits: None, _permit: None, _call: call };
         Ok(Response::from_parts(head, Body::new(answer)))
     }
 }

@@ -132,9 +132,9 @@ const CALLERS_MAX: usize = 4096;
 /// Retry delay for a caller that got no slot: several times the duration of most calls.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Slots of calls. Clones share them.
+/// Limits of calls, with the slots of all calls. Clones share them.
 #[derive(Clone, Debug)]
-pub(crate) struct Places {
+pub(crate) struct CallLimits {
     limits: Limits,
     calls: CallSlots,
     operator_calls: CallSlots,
@@ -154,24 +154,24 @@ struct Used {
 }
 
 impl Used {
-    fn count(&mut self, of: Open) -> &mut u32 {
+    fn count(&mut self, of: SlotKind) -> &mut u32 {
         match of {
-            Open::Calls => &mut self.calls,
-            Open::Streams => &mut self.streams,
+            SlotKind::Calls => &mut self.calls,
+            SlotKind::Streams => &mut self.streams,
         }
     }
 }
 
 /// Kinds of slots that are counted for each caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Open {
+enum SlotKind {
     Calls,
     Streams,
 }
 
 /// A slot of a call, released when dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct CallPermit {
     _of_all: CallSlot,
     /// Slot within the caller's own limit; `None` for calls without such a limit.
     _of_caller: Option<OfCaller>,
@@ -180,7 +180,7 @@ pub(crate) struct Place {
 /// One of a caller's calls or streams.
 #[derive(Debug)]
 struct OfCaller {
-    open: Open,
+    kind: SlotKind,
     caller: Arc<str>,
     callers: Arc<Mutex<HashMap<Arc<str>, Used>>>,
 }
@@ -188,14 +188,14 @@ struct OfCaller {
 impl Drop for OfCaller {
     fn drop(&mut self) {
         if let Some(used) = self.callers.lock().get_mut(&self.caller) {
-            *used.count(self.open) -= 1;
+            *used.count(self.kind) -= 1;
         }
     }
 }
 
-impl Places {
-    pub(crate) fn new(limits: Limits) -> Places {
-        Places {
+impl CallLimits {
+    pub(crate) fn new(limits: Limits) -> CallLimits {
+        CallLimits {
             limits,
             calls: CallSlots::new(limits.calls),
             operator_calls: CallSlots::new(limits.operator_calls),
@@ -268,29 +268,29 @@ impl Places {
         caller: &Caller,
         nature: CallKind,
         need: Need,
-    ) -> Result<Place, ApiError> {
+    ) -> Result<CallPermit, ApiError> {
         let none = || full("this replica already serves the maximum number of calls", PAUSE);
         let is_operator = matches!(caller.role, Role::Operator);
-        let (open, slots) = match (nature.is_stream(), is_operator) {
-            (true, true) => (Open::Streams, &self.operator_streams),
-            (true, false) => (Open::Streams, &self.streams),
-            (false, true) => (Open::Calls, &self.operator_calls),
-            (false, false) => (Open::Calls, &self.calls),
+        let (kind, slots) = match (nature.is_stream(), is_operator) {
+            (true, true) => (SlotKind::Streams, &self.operator_streams),
+            (true, false) => (SlotKind::Streams, &self.streams),
+            (false, true) => (SlotKind::Calls, &self.operator_calls),
+            (false, false) => (SlotKind::Calls, &self.calls),
         };
-        let is_bounded = match open {
-            Open::Streams => true,
+        let is_bounded = match kind {
+            SlotKind::Streams => true,
             // Operators have separate slots, and agents and lease renewals have priority.
-            Open::Calls => !is_operator && need == Need::Usual,
+            SlotKind::Calls => !is_operator && need == Need::Usual,
         };
-        let of_caller = is_bounded.then(|| self.open(&caller.name, open)).transpose()?;
+        let of_caller = is_bounded.then(|| self.open(&caller.name, kind)).transpose()?;
         let of_all = slots.enter(need).ok_or_else(none)?;
-        Ok(Place { _of_all: of_all, _of_caller: of_caller })
+        Ok(CallPermit { _of_all: of_all, _of_caller: of_caller })
     }
 
-    fn open(&self, caller: &Arc<str>, open: Open) -> Result<OfCaller, ApiError> {
-        let (max, what) = match open {
-            Open::Streams => (self.limits.streams_each, "streams"),
-            Open::Calls => (self.limits.calls_each(), "calls"),
+    fn open(&self, caller: &Arc<str>, kind: SlotKind) -> Result<OfCaller, ApiError> {
+        let (max, what) = match kind {
+            SlotKind::Streams => (self.limits.streams_each, "streams"),
+            SlotKind::Calls => (self.limits.calls_each(), "calls"),
         };
         let mut callers = self.callers.lock();
         // The record exists: the call was counted just now, and only records of callers without recent calls are
@@ -302,7 +302,7 @@ impl Places {
                 PAUSE,
             )
         })?;
-        if *used.count(open) >= max {
+        if *used.count(kind) >= max {
             return Err(full(
                 &format!(
                     "this caller has {max} open {what}, the maximum: end some of \
@@ -311,8 +311,8 @@ impl Places {
                 PAUSE,
             ));
         }
-        *used.count(open) += 1;
-        Ok(OfCaller { open, caller: caller.clone(), callers: self.callers.clone() })
+        *used.count(kind) += 1;
+        Ok(OfCaller { kind, caller: caller.clone(), callers: self.callers.clone() })
     }
 }
 
@@ -391,35 +391,40 @@ mod tests {
         Caller { name: name.into(), role: Role::Reader(Vec::new()) }
     }
 
-    fn enter(places: &Places, caller: &Caller, nature: CallKind) -> Result<Place, ApiError> {
-        places.count_call(caller, Need::Usual, Instant::now())?;
-        places.enter(caller, nature, Need::Usual)
+    fn enter(
+        call_limits: &CallLimits,
+        caller: &Caller,
+        nature: CallKind,
+    ) -> Result<CallPermit, ApiError> {
+        call_limits.count_call(caller, Need::Usual, Instant::now())?;
+        call_limits.enter(caller, nature, Need::Usual)
     }
 
     #[test]
     fn operators_get_in_when_all_is_full() {
-        let places = Places::new(small());
-        let held: Vec<Place> =
-            ["a", "b"].map(|name| enter(&places, &reader(name), CallKind::Read).unwrap()).into();
-        let refused = enter(&places, &reader("c"), CallKind::Read).unwrap_err();
+        let call_limits = CallLimits::new(small());
+        let held: Vec<CallPermit> = ["a", "b"]
+            .map(|name| enter(&call_limits, &reader(name), CallKind::Read).unwrap())
+            .into();
+        let refused = enter(&call_limits, &reader("c"), CallKind::Read).unwrap_err();
         assert_eq!((refused.code, refused.retry_after), (ErrorCode::Limit, Some(PAUSE)));
-        let operator = enter(&places, &Caller::local(), CallKind::Change).unwrap();
-        assert!(enter(&places, &Caller::local(), CallKind::Change).is_err());
+        let operator = enter(&call_limits, &Caller::local(), CallKind::Change).unwrap();
+        assert!(enter(&call_limits, &Caller::local(), CallKind::Change).is_err());
         drop((held, operator));
-        assert!(enter(&places, &reader("c"), CallKind::Read).is_ok());
-        assert!(enter(&places, &Caller::local(), CallKind::Read).is_ok());
+        assert!(enter(&call_limits, &reader("c"), CallKind::Read).is_ok());
+        assert!(enter(&call_limits, &Caller::local(), CallKind::Read).is_ok());
     }
 
     #[test]
     fn one_caller_cannot_have_all_streams() {
-        let places = Places::new(small());
-        let first = enter(&places, &reader("a"), CallKind::Watch).unwrap();
-        let _second = enter(&places, &reader("a"), CallKind::Watch).unwrap();
-        assert!(enter(&places, &reader("a"), CallKind::Stream).is_err());
-        let _third = enter(&places, &reader("b"), CallKind::Watch).unwrap();
-        assert!(enter(&places, &reader("b"), CallKind::Watch).is_err(), "all are taken");
+        let call_limits = CallLimits::new(small());
+        let first = enter(&call_limits, &reader("a"), CallKind::Watch).unwrap();
+        let _second = enter(&call_limits, &reader("a"), CallKind::Watch).unwrap();
+        assert!(enter(&call_limits, &reader("a"), CallKind::Stream).is_err());
+        let _third = enter(&call_limits, &reader("b"), CallKind::Watch).unwrap();
+        assert!(enter(&call_limits, &reader("b"), CallKind::Watch).is_err(), "all are taken");
         drop(first);
-        assert!(enter(&places, &reader("b"), CallKind::Watch).is_ok());
+        assert!(enter(&call_limits, &reader("b"), CallKind::Watch).is_ok());
     }
 
     #[test]
@@ -442,13 +447,13 @@ mod tests {
 
     #[test]
     fn callers_who_come_and_go_are_forgotten() {
-        let places = Places::new(small());
+        let call_limits = CallLimits::new(small());
         let mut now = Instant::now();
         for i in 0..3 * CALLERS_MAX {
             now += Duration::from_secs(1);
-            places.count_call(&reader(&i.to_string()), Need::Usual, now).unwrap();
+            call_limits.count_call(&reader(&i.to_string()), Need::Usual, now).unwrap();
         }
-        assert!(places.callers.lock().len() <= CALLERS_MAX);
+        assert!(call_limits.callers.lock().len() <= CALLERS_MAX);
     }
 
     proptest! {

@@ -6,7 +6,7 @@
 
 use crate::access::identity::Caller;
 use crate::overload::call_slots::READ_DELAY_MAX;
-use crate::overload::limits::Places;
+use crate::overload::limits::CallLimits;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -16,7 +16,7 @@ use tokio::time::{Sleep, sleep_until};
 /// State of the slowdown of one connection.
 #[derive(Debug)]
 pub(crate) struct Slowdown {
-    places: Places,
+    call_limits: CallLimits,
     caller: Arc<Caller>,
     ticket: Option<u64>,
     /// Start of the present delay.
@@ -28,23 +28,23 @@ pub(crate) struct Slowdown {
 
 impl Drop for Slowdown {
     fn drop(&mut self) {
-        if let Some(slots) = self.places.call_slots(&self.caller) {
+        if let Some(slots) = self.call_limits.call_slots(&self.caller) {
             slots.leave(&self.caller.name, &mut self.ticket);
         }
     }
 }
 
 impl Slowdown {
-    pub(crate) fn new(places: Places, caller: Arc<Caller>) -> Slowdown {
-        Slowdown { places, caller, ticket: None, since: None, alarm: None, passes_on: false }
+    pub(crate) fn new(call_limits: CallLimits, caller: Arc<Caller>) -> Slowdown {
+        Slowdown { call_limits, caller, ticket: None, since: None, alarm: None, passes_on: false }
     }
 
     /// Whether the connection may be read now. If not, the connection's task is woken later.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let now = Instant::now();
         let until = *self.since.get_or_insert(now) + READ_DELAY_MAX;
-        let slots = self.places.call_slots(&self.caller);
-        let may = match self.places.delayed_until(&self.caller, now) {
+        let slots = self.call_limits.call_slots(&self.caller);
+        let may = match self.call_limits.delayed_until(&self.caller, now) {
             _ if now >= until => {
                 slots
                     .into_iter()
@@ -65,7 +65,7 @@ impl Slowdown {
     /// Records that there was nothing to read. If the connection has a turn, passes the turn on.
     pub(crate) fn idle(&mut self) {
         if std::mem::take(&mut self.passes_on)
-            && let Some(slots) = self.places.call_slots(&self.caller)
+            && let Some(slots) = self.call_limits.call_slots(&self.caller)
         {
             slots.pass_on();
         }

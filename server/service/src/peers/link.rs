@@ -9,6 +9,8 @@ use omega_store::wire;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::Endpoint;
+use tonic::{Code, Status};
 
 /// Maximum number of messages that wait for one peer. Further ones are dropped, and raft sends them again.
 const MESSAGES_MAX: usize = 4096;
@@ -27,7 +29,9 @@ pub(super) struct Link {
     to: ReplicaId,
     dial: Dial,
     messages: mpsc::Receiver<PeerMessage>,
-    /// Message of the peer's last rejection; empty if there was none.
+    /// Message of the last error; empty if there was none.
+    failed: String,
+    /// Message of the last logged rejection; empty if there was none.
     refused: String,
 }
 
@@ -41,43 +45,27 @@ impl Link {
     ) -> (Link, mpsc::Sender<PeerMessage>) {
         let (sender, messages) = mpsc::channel(MESSAGES_MAX);
         let reached = reached.clone();
-        (Link { me, reached, to, dial, messages, refused: String::new() }, sender)
+        let (failed, refused) = (String::new(), String::new());
+        (Link { me, reached, to, dial, messages, failed, refused }, sender)
     }
 
     /// Sends messages until the sender is dropped.
     pub(super) async fn run(mut self) {
         let mut first = None;
         while !self.messages.is_closed() {
-            let Some(endpoint) = (self.dial)() else {
-                tokio::time::sleep(PAUSE).await;
-                continue;
-            };
-            let client = PeerServiceClient::new(endpoint.connect_lazy());
-            let (frames, stream) = mpsc::channel(FRAMES_MAX);
-            let mut call = tokio::spawn(async move {
-                let mut client = client.max_encoding_message_size(FRAME_BYTES_MAX);
-                client.deliver(ReceiverStream::new(stream)).await
-            });
-            let ended = loop {
-                let message = match first.take() {
+            // The peer is dialled only when there is a message for it. So a removed replica is not dialled any more.
+            let message = match first.take() {
+                Some(message) => message,
+                None => match self.messages.recv().await {
                     Some(message) => message,
-                    None => tokio::select! {
-                        message = self.messages.recv() => match message {
-                            Some(message) => message,
-                            None => return,
-                        },
-                        ended = &mut call => break ended,
-                    },
-                };
-                let frame = self.frame(message);
-                tokio::select! {
-                    // If the receiver of the frames is gone, the call has ended.
-                    sent = frames.send(frame) => if sent.is_err() { break call.await },
-                    ended = &mut call => break ended,
-                }
+                    None => return,
+                },
             };
-            if let Ok(Err(status)) = ended {
-                self.log_refused(status.into());
+            if let Some(endpoint) = (self.dial)() {
+                let Some(ended) = self.send(endpoint, message).await else { return };
+                if let Err(status) = ended {
+                    self.log_refused(status);
+                }
             }
             tokio::time::sleep(PAUSE).await;
             // Messages that were queued during the pause are outdated, so only the newest is sent. Raft sends the
@@ -88,14 +76,50 @@ impl Link {
         }
     }
 
+    /// Connects, and sends messages until the call ends. Returns the result of the call; `None` if the sender was
+    /// dropped.
+    async fn send(&mut self, endpoint: Endpoint, first: PeerMessage) -> Option<Result<(), Status>> {
+        let client = PeerServiceClient::new(endpoint.connect_lazy());
+        let (frames, stream) = mpsc::channel(FRAMES_MAX);
+        let mut call = tokio::spawn(async move {
+            let mut client = client.max_encoding_message_size(FRAME_BYTES_MAX);
+            client.deliver(ReceiverStream::new(stream)).await.map(drop)
+        });
+        let mut message = first;
+        let ended = loop {
+            let frame = self.frame(message);
+            tokio::select! {
+                // If the receiver of the frames is gone, the call has ended.
+                sent = frames.send(frame) => if sent.is_err() { break (&mut call).await },
+                ended = &mut call => break ended,
+            }
+            message = tokio::select! {
+                message = self.messages.recv() => message?,
+                ended = &mut call => break ended,
+            };
+        };
+        // A call that has panicked is repeated.
+        Some(ended.unwrap_or(Ok(())))
+    }
+
     /// Logs a peer's rejection, once for each reason, because the message is retried. An unreachable peer is not
     /// logged.
-    fn log_refused(&mut self, why: ApiError) {
-        let is_refusal = !why.is_temporary()
-            && !matches!(
-                why.code,
-                ErrorCode::OutcomeUnknown | ErrorCode::Late | ErrorCode::Internal
-            );
+    fn log_refused(&mut self, status: Status) {
+        let is_other_service = status.code() == Code::Unimplemented;
+        let mut why = ApiError::from(status);
+        if is_other_service {
+            why.code = ErrorCode::NotOffered;
+            why.message = "its address is not that of a listener for peers: correct the address \
+                 (see `omega member update`)"
+                .to_owned();
+        }
+        let repeats = std::mem::replace(&mut self.failed, why.message.clone()) == why.message;
+        let is_refusal = match why.code {
+            ErrorCode::OutcomeUnknown | ErrorCode::Late => false,
+            // A peer that stops causes one such error.
+            ErrorCode::Internal => repeats,
+            _ => !why.is_temporary(),
+        };
         if is_refusal && self.refused != why.message {
             tracing::warn!(to = %self.to, why = why.message, "a peer rejects the messages of this \
                  replica");
@@ -128,5 +152,53 @@ impl Link {
             next = if bytes < FRAME_BYTES { self.messages.try_recv().ok() } else { None };
         }
         frame
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use omega_store::CellId;
+    use tokio::sync::mpsc::error::TryRecvError;
+
+    fn link(dial: Dial) -> (Link, mpsc::Sender<PeerMessage>) {
+        let me = ReplicaIdentity { cell: CellId(1), replica: ReplicaId(1) };
+        Link::new(me, &Reached::default(), ReplicaId(2), dial)
+    }
+
+    #[tokio::test]
+    async fn a_peer_is_dialled_only_for_a_message() {
+        let (dialled, mut dials) = mpsc::unbounded_channel();
+        let (link, messages) = link(Box::new(move || {
+            dialled.send(()).expect("the test receives it");
+            None
+        }));
+        let mut run = Box::pin(link.run());
+        let polled =
+            std::future::poll_fn(|context| std::task::Poll::Ready(run.as_mut().poll(context)));
+        assert!(polled.await.is_pending(), "there is no message yet");
+        assert_eq!(dials.try_recv(), Err(TryRecvError::Empty));
+        let run = tokio::spawn(run);
+        for _ in 0..2 {
+            messages.send(PeerMessage::Probe).await.expect("it runs");
+            dials.recv().await.expect("the peer is dialled");
+        }
+        drop(messages);
+        run.await.expect("it ends");
+    }
+
+    #[test]
+    fn each_lasting_rejection_is_logged_once() {
+        let (mut link, _messages) = link(Box::new(|| None));
+        let mut is_logged = |status: Status| {
+            let before = link.refused.clone();
+            link.log_refused(status);
+            link.refused != before
+        };
+        let denied = || ApiError::new(ErrorCode::Denied, "another cell").into();
+        assert!(is_logged(denied()) && !is_logged(denied()));
+        assert!(!is_logged(Status::unavailable("it stops")) && !is_logged(Status::internal("h2")));
+        assert!(is_logged(Status::internal("h2")) && !is_logged(Status::internal("h2")));
+        assert!(is_logged(Status::unimplemented("")) && !is_logged(Status::unimplemented("")));
     }
 }

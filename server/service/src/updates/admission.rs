@@ -197,7 +197,9 @@ mod tests {
                 let machine = self.cell.read(|cell| cell.machine_by_name(&name));
                 let machine = machine.expect("it is there");
                 self.cell.apply(Command::AdoptTask { task, machine }).unwrap();
-                self.cell.apply(Command::ReportTask { task, machine, report }).unwrap();
+                self.cell
+                    .apply(Command::ReportTask { task, machine, placed_ms: 0, report })
+                    .unwrap();
             }
         }
     }

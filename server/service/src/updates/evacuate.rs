@@ -22,24 +22,26 @@ const AT_ONCE: usize = 500;
 pub(super) async fn step(host: &Host, machines: &BTreeSet<MachineId>, now_ms: u64) {
     let late = host.read(|cell| late(cell, machines, now_ms));
     let until = Instant::now() + COMMAND_MAX;
-    let moved = late.into_iter().map(|(task, machine)| {
-        let end = RunEnd { reason: EndReason::Stopped, restarts: 0 };
-        host.apply(Command::ReportEnd { task, machine, report: TaskReport::Lost, end }, until)
-    });
+    let moved = late.into_iter().map(|command| host.apply(command, until));
     // If a task has ended or moved meanwhile, the report is rejected. Other failed reports are repeated in the next
     // step.
     join_all(moved).await;
 }
 
-/// The tasks that should have left their machines.
-fn late(cell: &Cell, machines: &BTreeSet<MachineId>, now_ms: u64) -> Vec<(TaskId, MachineId)> {
+/// Reports that move the tasks that should have left their machines.
+fn late(cell: &Cell, machines: &BTreeSet<MachineId>, now_ms: u64) -> Vec<Command> {
+    let moved = |task, machine| {
+        let placed_ms = cell.task_placed_ms(task).unwrap_or_default();
+        let end = RunEnd { reason: EndReason::Stopped, restarts: 0 };
+        Command::ReportEnd { task, machine, placed_ms, report: TaskReport::Lost, end }
+    };
     let mut late = Vec::new();
     for state in machines.iter().filter_map(|id| cell.machine(*id)) {
         if state.tasks.is_empty() || drain_by(state.machine).is_none_or(|by| now_ms < by) {
             continue;
         }
         let leaving = state.tasks.iter().filter(|task| !stays(cell, **task));
-        late.extend(leaving.map(|task| (*task, state.id)).take(AT_ONCE - late.len()));
+        late.extend(leaving.map(|task| moved(*task, state.id)).take(AT_ONCE - late.len()));
     }
     late
 }

@@ -21,7 +21,8 @@ mod testing;
 #[cfg(test)]
 mod tests;
 
-use crate::host::{Host, unix_ms};
+use crate::cell_clock::unix_ms;
+use crate::host::Host;
 use crate::overload::in_flight::TenantUse;
 use crate::overload::tenant_limits::{Admitted, TenantLimits};
 use admission::{Admission, Allowed, Size};
@@ -71,7 +72,7 @@ struct LeaderState {
     term: Term,
     /// Version up to which changes were read.
     since: Version,
-    open: BTreeMap<JobId, Open>,
+    open: BTreeMap<JobId, OpenJob>,
     /// Jobs with a group that has one task on each machine.
     per_machine: BTreeSet<JobId>,
     /// Machines with a drain deadline.
@@ -81,7 +82,7 @@ struct LeaderState {
 
 /// A job that was updated, or has tasks that must be replaced. It is kept until the job's record is removed.
 #[derive(Debug, Default)]
-struct Open {
+struct OpenJob {
     progress: Progress,
     admission: Admission,
     /// Whether the job is not examined until the job or a machine changes.
@@ -236,7 +237,7 @@ impl LeaderState {
     }
 }
 
-impl Open {
+impl OpenJob {
     /// Returns the command for a job's next step within the limits, if any.
     fn plan_command(
         &mut self,

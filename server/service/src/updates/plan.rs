@@ -9,7 +9,7 @@
 //! A step ends old tasks while enough tasks remain available, and adds new tasks while the total stays within its
 //! limit. An old task is available while it runs, and a new task after it has run for `min_healthy_ms`.
 
-use omega_cellstate::{Cell, JobVersion, MachineStatus};
+use omega_cellstate::{Cell, JobVersion, MachineStatus, shrink_order};
 use omega_client::agent::{DISK_FULL, DRAIN_BY};
 use omega_core::limits::TRANSACTION_ITEMS_MAX;
 use omega_core::{
@@ -71,9 +71,13 @@ pub(super) fn next(cell: &Cell, id: JobId, progress: &mut Progress, now_ms: u64)
     }
     let living = living(cell, id);
     let has_ended = living.is_empty();
-    // A job that its users have ended stays so.
+    // A job that its users have ended stays so. If it was killed during an update, the update has failed.
     if has_ended && (target.task_count() == 0 || cell.job_was_killed(id)) {
-        return Next::Settled;
+        let latest = cell.job_versions(id).last();
+        let is_open = latest.is_some_and(|update| update.result.is_none());
+        let result =
+            if cell.job_was_killed(id) { UpdateResult::Failed } else { UpdateResult::Complete };
+        return if is_open { Next::Ended { version, result } } else { Next::Settled };
     }
     progress.observe(&living, now_ms);
     let plan = Plan::new((cell, id), target, living, now_ms);
@@ -225,7 +229,7 @@ impl<'c> Plan<'c> {
         let surplus = (new.len() as u32).saturating_sub(wanted);
         let ended = stops.len() as u32;
         step.stops.extend(stops);
-        step.stops.extend(newest(&new, surplus));
+        step.stops.extend(shrink_order(new.iter().map(|task| (task.index, task.state)), surplus));
         let missing = wanted.saturating_sub(new.len() as u32 + spent);
         let total = (new.len() + old.len()) as u32 - ended;
         let room = wanted.saturating_add(self.rules.max_surge).saturating_sub(total);
@@ -382,12 +386,4 @@ fn may_run(group: &TaskGroup, machine: &Machine) -> bool {
     rules.machine.as_ref().is_none_or(|name| *name == machine.name)
         && required.is_none_or(|any| any.iter().any(|selector| selector.matches(machine)))
         && machine.taints.iter().all(|taint| !keeps_off(taint.effect) || is_tolerated(taint))
-}
-
-/// Chooses the surplus tasks of a group to end: first those that do not run, then the newest.
-fn newest(tasks: &[&Living], count: u32) -> Vec<u32> {
-    let runs = |task: &Living| matches!(task.state, TaskState::Running(_));
-    let mut order: Vec<(bool, u32)> = tasks.iter().map(|task| (!runs(task), task.index)).collect();
-    order.sort_unstable_by(|one, other| other.cmp(one));
-    order.into_iter().take(count as usize).map(|(_, index)| index).collect()
 }

@@ -111,7 +111,7 @@ impl World {
         let machine = self.cell.task(task).and_then(TaskState::machine).expect("it is placed");
         let is_bad = self.program(task) == self.bad;
         let report = if is_bad { TaskReport::Failed } else { TaskReport::Started };
-        self.apply(Command::ReportTask { task, machine, report });
+        self.apply(Command::ReportTask { task, machine, placed_ms: 0, report });
     }
 
     /// Runs all parts until nothing changes.
@@ -136,7 +136,7 @@ impl World {
         let running = self.tasks(|state| matches!(state, TaskState::Running(_)));
         let task = *running.first().expect("a task runs");
         let machine = self.cell.task(task).and_then(TaskState::machine).expect("it runs");
-        self.apply(Command::ReportTask { task, machine, report: TaskReport::Failed });
+        self.apply(Command::ReportTask { task, machine, placed_ms: 0, report: TaskReport::Failed });
     }
 
     /// Replaces the controller by one without memory.

@@ -284,6 +284,21 @@ fn a_killed_job_is_not_rolled_back() {
     assert_eq!((world.settle(), world.living()), (Next::Settled, 0));
 }
 
+/// Otherwise the update would be shown as under way for as long as the job is known.
+#[test]
+fn an_update_fails_when_its_job_is_killed() {
+    let mut world = World::new(restored(2, "one"));
+    world.settle();
+    world.update(|job| job.groups[0] = group(2, "two").into());
+    assert!(matches!(world.control(), Next::Roll(_)));
+    world.apply(Command::KillJob { job: world.id });
+    let result = UpdateResult::Failed;
+    assert_eq!(world.control(), Next::Ended { version: 1, result });
+    assert_eq!((world.control(), world.result()), (Next::Settled, Some(result)));
+    world.change_leader();
+    assert_eq!((world.settle(), world.living()), (Next::Settled, 0));
+}
+
 #[test]
 fn a_rollback_keeps_the_count_of_a_group() {
     let mut world = World::new(restored(2, "one"));
@@ -451,7 +466,7 @@ proptest! {
                     if let Some(task) = running.get(choice) {
                         let machine = world.cell.task(*task).and_then(TaskState::machine).unwrap();
                         let report = TaskReport::Lost;
-                        world.apply(Command::ReportTask { task: *task, machine, report });
+                        world.apply(Command::ReportTask { task: *task, machine, placed_ms: 0, report });
                     }
                 }
                 Event::Update(program, count) => {

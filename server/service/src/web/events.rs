@@ -1,7 +1,7 @@
 //! Events of a job or a machine: `/api/v1/events`.
 
 use super::Shown;
-use super::response::{JsonResult, Params, json};
+use super::response::{JsonResult, Params, json, page_size};
 use crate::access::identity::Caller;
 use crate::calls::history;
 use axum::Extension;
@@ -72,7 +72,8 @@ pub(super) async fn events(
     let machine =
         |name: String| proto::MachineRef { machine: Some(proto::machine_ref::Machine::Name(name)) };
     let of = params.job.map(named).map(Of::Job).or(params.machine.map(machine).map(Of::Machine));
-    let limit = params.limit.unwrap_or(LIMIT).clamp(1, 1000);
+    let limit = params.limit.map(|limit| page_size(Some(limit as usize))).transpose()?;
+    let limit = limit.map_or(LIMIT, |limit| limit as u32);
     let request = proto::ListEventsRequest { of, index: None, limit };
     let caller =
         caller.map_or_else(|| Arc::new(Caller::without_certificate()), |Extension(caller)| caller);

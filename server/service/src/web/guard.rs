@@ -6,7 +6,7 @@
 
 use super::Shown;
 use super::response::Failed;
-use crate::access::audit::Audited;
+use crate::access::audited::Audited;
 use crate::access::identity::Caller;
 use crate::access::roles::{self, CallKind};
 use crate::access::visibility;
@@ -59,18 +59,20 @@ pub(super) async fn protect(
 pub(super) async fn admit(State(shown): State<Shown>, request: Request, next: Next) -> Response {
     let caller = request.extensions().get::<Arc<Caller>>().cloned();
     let caller = caller.unwrap_or_else(|| Arc::new(Caller::without_certificate()));
-    if let Err(error) = shown.places.count_call(&caller, Need::Usual, Instant::now()) {
+    if let Err(error) = shown.call_limits.count_call(&caller, Need::Usual, Instant::now()) {
         return Failed(error).into_response();
     }
     let allowed = roles::check(&caller, AS_CALL).and_then(|_| visibility::may_see_all(&caller));
     if let Err(error) = allowed {
         if let Some(log) = &shown.audit {
-            Audited::new(log, &caller).record("web", request.uri().path(), error.code.name());
+            let audited = Audited::new(log, &caller);
+            audited.record("web", request.uri().path(), error.code.name());
+            audited.wait_written();
         }
         return Failed(error).into_response();
     }
-    match shown.places.enter(&caller, CallKind::Read, Need::Usual) {
-        Ok(_place) => next.run(request).await,
+    match shown.call_limits.enter(&caller, CallKind::Read, Need::Usual) {
+        Ok(_permit) => next.run(request).await,
         Err(error) => Failed(error).into_response(),
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Shown;
 use super::cell::TasksShape;
-use super::response::{JsonResult, PAGE, PAGE_MAX, Params, check_state, json};
+use super::response::{JsonResult, ListShape, OneParams, Params, check_state, json, page_size};
 use super::task::{TaskShape, task};
 use crate::calls::jobs_page::JOBS_AT_ONCE;
 use crate::host::Host;
@@ -37,21 +37,6 @@ pub(super) struct ListParams {
     limit: Option<usize>,
     /// Last job on the previous page.
     page: Option<String>,
-}
-
-#[derive(Deserialize)]
-pub(super) struct OneParams {
-    name: String,
-    limit: Option<usize>,
-    page: Option<String>,
-}
-
-#[derive(Serialize)]
-struct ListShape {
-    version: u64,
-    items: Vec<JobShape>,
-    /// Token of the next page; `null` on the last page.
-    next_page: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -167,7 +152,7 @@ pub(super) async fn list(
     Params(params): Params<ListParams>,
 ) -> JsonResult {
     check_state(params.state.as_deref(), &STATES)?;
-    let size = params.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX);
+    let size = page_size(params.limit)?;
     let mut first = JobId(page_start(params.page.as_deref().unwrap_or_default())?);
     let mut list = ListShape { version: 0, items: Vec::new(), next_page: None };
     // The lock is released after a number of jobs, even if few of them match.
@@ -202,7 +187,7 @@ pub(super) async fn one(
     State(shown): State<Shown>,
     Params(params): Params<OneParams>,
 ) -> JsonResult {
-    let size = params.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX);
+    let size = page_size(params.limit)?;
     let start = u32::try_from(page_start(params.page.as_deref().unwrap_or_default())?);
     let start = start.unwrap_or(u32::MAX);
     let by_group = count_by_group(&shown.web.host, &params.name).await;

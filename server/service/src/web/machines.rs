@@ -1,7 +1,7 @@
 //! Machines: `/api/v1/machines` lists them in pages, and `/api/v1/machine` shows one with its tasks.
 
 use super::Shown;
-use super::response::{JsonResult, PAGE, PAGE_MAX, Params, check_state, json};
+use super::response::{JsonResult, ListShape, OneParams, Params, check_state, json, page_size};
 use super::task::{TaskShape, task};
 use crate::service::{page_start, page_token};
 use axum::extract::State;
@@ -28,21 +28,6 @@ pub(super) struct ListParams {
     limit: Option<usize>,
     /// Last machine on the previous page.
     page: Option<String>,
-}
-
-#[derive(Deserialize)]
-pub(super) struct OneParams {
-    name: String,
-    limit: Option<usize>,
-    page: Option<String>,
-}
-
-#[derive(Serialize)]
-struct ListShape {
-    version: u64,
-    items: Vec<MachineShape>,
-    /// Token of the next page; `null` on the last page.
-    next_page: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -132,7 +117,7 @@ pub(super) async fn list(
     Params(params): Params<ListParams>,
 ) -> JsonResult {
     check_state(params.state.as_deref(), &STATES)?;
-    let size = params.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX);
+    let size = page_size(params.limit)?;
     let mut row = usize::try_from(page_start(params.page.as_deref().unwrap_or_default())?)
         .unwrap_or(usize::MAX);
     let mut list = ListShape { version: 0, items: Vec::new(), next_page: None };
@@ -165,7 +150,7 @@ pub(super) async fn one(
     State(shown): State<Shown>,
     Params(params): Params<OneParams>,
 ) -> JsonResult {
-    let size = params.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX);
+    let size = page_size(params.limit)?;
     let start = usize::try_from(page_start(params.page.as_deref().unwrap_or_default())?)
         .unwrap_or(usize::MAX);
     let response = shown.web.host.read(|cell| {

@@ -27,10 +27,10 @@ mod tenants;
 
 pub use plain::{MakeText, serve_metrics};
 
-use crate::access::audit::AuditLog;
+use crate::access::audit_queue::AuditLog;
 use crate::calls::explain::{Explainer, Explanations};
 use crate::host::Host;
-use crate::overload::limits::{Deadlines, Places};
+use crate::overload::limits::{CallLimits, Deadlines};
 use crate::peers::ReplicaIdentity;
 use crate::server::ListenerConfig;
 use axum::Router;
@@ -53,7 +53,7 @@ pub struct Web {
 #[derive(Clone, Debug)]
 struct Shown {
     web: Web,
-    places: Places,
+    call_limits: CallLimits,
     deadlines: Deadlines,
     audit: Option<Arc<AuditLog>>,
     explanations: Explanations,
@@ -81,7 +81,7 @@ pub async fn serve_web(
     let is_open = matches!(security, crate::ListenerSecurity::Open);
     let shown = Shown {
         web,
-        places: Places::new(limits),
+        call_limits: CallLimits::new(limits),
         deadlines: limits.deadlines,
         audit,
         explanations,

@@ -5,14 +5,14 @@ use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use omega_client::{ApiError, ErrorCode};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 /// Default number of items on a page.
-pub(super) const PAGE: usize = 100;
+const PAGE: usize = 100;
 
 /// Maximum number of items on a page.
-pub(super) const PAGE_MAX: usize = 1000;
+const PAGE_MAX: usize = 1000;
 
 /// A value, or an error.
 pub(super) type JsonResult = Result<Response, Failed>;
@@ -66,9 +66,42 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Params<T>, Failed> {
         match Query::from_request_parts(parts, state).await {
             Ok(Query(params)) => Ok(Params(params)),
-            Err(why) => Err(Failed(ApiError::new(ErrorCode::Malformed, why.body_text()))),
+            Err(why) => {
+                let text = why.body_text();
+                let why = text.strip_prefix("Failed to deserialize query string: ");
+                let message = format!("the parameters in the address: {}", why.unwrap_or(&text));
+                Err(Failed(ApiError::new(ErrorCode::Malformed, message)))
+            }
         }
     }
+}
+
+/// Parameters of a request for one object with a page of its tasks.
+#[derive(Deserialize)]
+pub(super) struct OneParams {
+    pub(super) name: String,
+    pub(super) limit: Option<usize>,
+    pub(super) page: Option<String>,
+}
+
+/// Number of items on a page.
+///
+/// # Errors
+/// The limit is 0.
+pub(super) fn page_size(limit: Option<usize>) -> Result<usize, ApiError> {
+    match limit {
+        Some(0) => Err(ApiError::new(ErrorCode::Malformed, "limit: must be at least 1")),
+        limit => Ok(limit.unwrap_or(PAGE).min(PAGE_MAX)),
+    }
+}
+
+/// A page of a list.
+#[derive(Serialize)]
+pub(super) struct ListShape<T> {
+    pub(super) version: u64,
+    pub(super) items: Vec<T>,
+    /// Token of the next page; `null` on the last page.
+    pub(super) next_page: Option<String>,
 }
 
 /// Checks the state by which a list is filtered; no state, and an empty one, select everything.

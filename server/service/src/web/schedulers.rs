@@ -1,7 +1,7 @@
 //! Schedulers: `/api/v1/schedulers` lists them with their leases, counters and latest transactions.
 
 use super::Shown;
-use super::response::{JsonResult, PAGE, PAGE_MAX, Params, json};
+use super::response::{JsonResult, Params, json, page_size};
 use crate::calls::transactions;
 use crate::host::Host;
 use crate::leases::NameOwner;
@@ -75,7 +75,7 @@ pub(super) async fn list(
     Params(params): Params<ListParams>,
 ) -> JsonResult {
     let host = &shown.web.host;
-    let size = params.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX);
+    let size = page_size(params.limit)?;
     let mut all = registered(host);
     all.retain(|one| params.name.as_ref().is_none_or(|part| one.name.contains(part.as_str())));
     all.sort_by_key(|one| Reverse(one.last_version));

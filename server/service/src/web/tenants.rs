@@ -3,7 +3,7 @@
 use super::Shown;
 use super::cell::TasksShape;
 use super::jobs::counts;
-use super::response::{JsonResult, PAGE, PAGE_MAX, Params, json};
+use super::response::{JsonResult, ListShape, Params, json, page_size};
 use crate::access::identity::Caller;
 use crate::host::Host;
 use crate::observe::summary::Counts;
@@ -52,14 +52,6 @@ pub(super) struct ListParams {
     limit: Option<usize>,
     /// Last tenant on the previous page.
     page: Option<String>,
-}
-
-#[derive(Serialize)]
-struct ListShape {
-    version: u64,
-    items: Vec<TenantShape>,
-    /// Token of the next page; `null` on the last page.
-    next_page: Option<String>,
 }
 
 /// A tenant, with the fields of `omega quota list`. All amounts and numbers include the tenants below it.
@@ -131,7 +123,7 @@ pub(super) async fn list(
 ) -> JsonResult {
     let caller =
         caller.map_or_else(|| Arc::new(Caller::without_certificate()), |Extension(caller)| caller);
-    let size = params.limit.unwrap_or(PAGE).clamp(1, PAGE_MAX);
+    let size = page_size(params.limit)?;
     let mut row = usize::try_from(page_start(params.page.as_deref().unwrap_or_default())?)
         .unwrap_or(usize::MAX);
     let matches = |name: &Text| {

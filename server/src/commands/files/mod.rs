@@ -8,7 +8,7 @@ pub(super) mod lines;
 pub(super) mod machine_file;
 pub(super) mod moment;
 #[cfg(test)]
-pub(super) mod mutated_files;
+pub(super) mod mutated_files_tests;
 pub(crate) mod pairs;
 pub(super) mod ports_file;
 pub(super) mod rules_file;

@@ -8,7 +8,8 @@ use crate::commands::files::lines::with_line;
 use crate::commands::jobs::apply::{self, ApplyArgs};
 use crate::commands::jobs::explain::{self, ExplainArgs};
 use crate::commands::jobs::list::{self, ListArgs};
-use crate::commands::jobs::named_job::{by_name, find, target};
+use crate::commands::jobs::named_job::{by_name, find, lives, target};
+use crate::commands::jobs::resize::{self, ResizeArgs};
 use crate::commands::jobs::submission;
 use crate::commands::jobs::versions::{self, RollbackArgs};
 use crate::commands::jobs::wait::{Awaited, WaitArgs};
@@ -165,22 +166,6 @@ pub(crate) struct SubmitArgs {
     common: CommandArgs,
 }
 
-/// The task group to resize, and its new number of tasks.
-#[derive(Debug, Args)]
-pub(crate) struct ResizeArgs {
-    /// Name of the job.
-    #[arg(value_name = "NAME")]
-    name: String,
-    /// New number of tasks of the group; a job without tasks ends.
-    #[arg(value_name = "COUNT")]
-    count: u32,
-    /// Task group to resize [default: the only group of the job, or else the group `main`].
-    #[arg(long, value_name = "NAME")]
-    group: Option<String>,
-    #[command(flatten)]
-    common: CommandArgs,
-}
-
 /// Runs the command.
 pub(crate) fn run(command: &JobCommand) -> Result<(), CommandError> {
     match command {
@@ -190,7 +175,7 @@ pub(crate) fn run(command: &JobCommand) -> Result<(), CommandError> {
         JobCommand::Apply(args) => apply::run(args),
         JobCommand::Versions(args) => versions::list(args),
         JobCommand::Rollback(args) => versions::rollback(args),
-        JobCommand::Resize(args) => resize(args),
+        JobCommand::Resize(args) => resize::run(args),
         JobCommand::Kill(args) => kill(args),
         JobCommand::Delete(args) => delete(args),
         JobCommand::Watch(args) => watch::run(args),
@@ -309,7 +294,7 @@ fn program(run: &RunShape) -> String {
     let line = words.map(String::as_str).collect::<Vec<_>>().join(" ");
     let cut = line.chars().count() > PROGRAM_SHOWN;
     let shown: String = line.chars().take(PROGRAM_SHOWN).collect();
-    omega_core::text::shown(&shown) + if cut { "..." } else { "" }
+    omega_core::text::shown(&shown.replace(['\n', '\t'], " ")) + if cut { "..." } else { "" }
 }
 
 /// The version of an updated job, the result of the update, and the number of tasks that it has not replaced.
@@ -438,30 +423,6 @@ fn submit(args: &SubmitArgs) -> Result<(), CommandError> {
     args.wait.until_done(&caller, Awaited { name: &job.name, version: None })
 }
 
-fn resize(args: &ResizeArgs) -> Result<(), CommandError> {
-    let (job, group) = (by_name(&args.name), args.group.clone().unwrap_or_default());
-    let request = proto::ResizeGroupRequest { job, group, count: args.count };
-    let caller = args.common.caller()?;
-    let response = caller.call(&request, |channel, request| async move {
-        JobServiceClient::new(channel).resize_group(request).await
-    })?;
-    // The group is resized even if the job cannot be read.
-    let has_ended =
-        args.count == 0 && find(&caller, by_name(&args.name)).is_ok_and(|job| !lives(&job));
-    let done = if has_ended {
-        "has no task left, and so has ended: `omega job apply` starts it again"
-    } else {
-        "is resized"
-    };
-    let shape = DoneShape { name: args.name.clone(), done, version: response.version };
-    show::print(args.common.output, &shape, || show::done("job", &shape))
-}
-
-/// Whether a job has tasks that have not ended.
-fn lives(job: &proto::JobStatus) -> bool {
-    job.pending + job.placed + job.running > 0
-}
-
 fn kill(args: &NameArgs) -> Result<(), CommandError> {
     let request = proto::KillJobRequest { job: by_name(&args.name) };
     let caller = args.common.caller()?;
@@ -515,6 +476,14 @@ mod tests {
         let groups_after = vec![group(3, 1000, 0), group(0, 2000, 1)];
         let table = "GROUP  COUNT  EACH\nmain       3  1 cpu\n";
         assert_eq!(shown(groups_after, group(3, 1000, 0)), table);
+    }
+
+    #[test]
+    fn a_program_of_several_lines_is_shown_in_one() {
+        use omega_core::Run;
+        let args = vec!["-c".into(), "import os\nx = 1\u{7}".into()];
+        let run = Run { command: "python3".into(), args, ..Run::default() };
+        assert_eq!(program(&RunShape::from(&run)), "python3 -c import os x = 1\u{fffd}");
     }
 
     /// Flags that describe a job are rejected if a file is given too.

@@ -151,7 +151,7 @@ fn table(jobs: &[JobShape], wide: bool) -> String {
     let row = |job: &JobShape| {
         let tasks = job.tasks;
         let ended = tasks.finished + tasks.failed + tasks.killed;
-        let counts = [tasks.all(), tasks.pending, tasks.placed, tasks.running, ended];
+        let counts = [job.wanted_tasks(), tasks.pending, tasks.placed, tasks.running, ended];
         let mut row =
             vec![job.name.clone(), job.kind.to_owned(), job.tenant.clone(), job.scheduler.clone()];
         row.extend(counts.map(|count| count.to_string()));

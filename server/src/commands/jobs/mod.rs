@@ -5,6 +5,7 @@ pub(crate) mod explain;
 pub(crate) mod job;
 pub(super) mod list;
 pub(super) mod named_job;
+mod resize;
 mod submission;
 pub(super) mod version_list;
 pub(super) mod versions;

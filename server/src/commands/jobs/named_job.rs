@@ -35,3 +35,21 @@ pub(in crate::commands) fn target(status: &proto::JobStatus) -> Result<Job, Comm
     let job = status.target.clone().or_else(|| status.job.clone());
     Ok(Job::try_from(job.ok_or(Malformed::Missing("job"))?)?)
 }
+
+/// Whether a job has tasks that have not ended.
+pub(super) fn lives(job: &proto::JobStatus) -> bool {
+    living(job) > 0
+}
+
+fn living(job: &proto::JobStatus) -> u32 {
+    job.pending + job.placed + job.running
+}
+
+/// Number of tasks that a service lacks because tasks of it have failed for good. Tasks of groups that have changed
+/// since were replaced.
+pub(super) fn unreplaced(status: &proto::JobStatus) -> u32 {
+    let job = status.target.as_ref().or(status.job.as_ref());
+    let service = job.filter(|job| job.kind == i32::from(proto::JobKind::Service));
+    let wanted: u32 = service.map_or(0, |job| job.groups.iter().map(|group| group.count).sum());
+    wanted.saturating_sub(living(status)).min(status.failed)
+}

@@ -40,7 +40,7 @@ struct VersionShape {
     /// Result of the update: `complete` or `failed`; `null` if it has none yet, was replaced by another, or the version
     /// is the first.
     result: Option<&'static str>,
-    /// The difference from the previous version.
+    /// The difference from the previous version; empty for the oldest version that is kept.
     #[serde(flatten)]
     difference: Difference,
 }
@@ -71,13 +71,18 @@ pub(crate) fn list(args: &NameArgs) -> Result<(), CommandError> {
 fn shapes(kinds: &Kinds, all: &[Version]) -> Vec<VersionShape> {
     let shape = |(at, version): (usize, &Version)| {
         let before = at.checked_sub(1).map(|before| &all[before].job);
+        let difference = match before {
+            // The description before the oldest version that is kept is not known.
+            None if version.at_ms > 0 => Difference::default(),
+            before => Difference::of(kinds, before, &version.job),
+        };
         VersionShape {
             version: version.number,
             at_ms: version.at_ms,
             tasks: version.job.task_count(),
             content_of: content_of(all, at),
             result: version.result,
-            difference: Difference::of(kinds, before, &version.job),
+            difference,
         }
     };
     all.iter().enumerate().map(shape).collect()
@@ -92,7 +97,8 @@ fn table(shapes: &[VersionShape]) -> String {
         ("changed", Align::Left),
     ];
     let now = moment::unix_ms();
-    let current = shapes.last().map(|shape| shape.version);
+    let [oldest, current] =
+        [shapes.first(), shapes.last()].map(|shape| shape.map(|shape| shape.version));
     let row = |shape: &VersionShape| {
         let age = match shape.at_ms {
             0 => "-".to_owned(),
@@ -100,6 +106,7 @@ fn table(shapes: &[VersionShape]) -> String {
         };
         let changed = match (shape.at_ms, shape.content_of) {
             (0, _) => "as submitted".to_owned(),
+            _ if Some(shape.version) == oldest => "the oldest version kept".to_owned(),
             (_, None) => shape.difference.summary(),
             (_, Some(of)) => format!("content of version {of}: {}", shape.difference.summary()),
         };
@@ -225,8 +232,12 @@ mod tests {
 
     #[test]
     fn the_table_names_equal_and_failed_versions() {
-        let table = table(&shapes(&Kinds::standard(), &versions(&[1, 9, 1])));
+        let shapes = shapes(&Kinds::standard(), &versions(&[1, 9, 1]));
+        let oldest = serde_json::to_value(&shapes[0]).expect("it is JSON");
+        assert_eq!(oldest["groups"], serde_json::json!([]));
+        let table = table(&shapes);
         let lines: Vec<&str> = table.lines().collect();
+        assert!(lines[1].ends_with("the oldest version kept"), "{table}");
         assert!(lines[2].contains("failed"), "{table}");
         assert!(
             lines[3].contains("current") && lines[3].contains("content of version 0: "),

@@ -184,7 +184,8 @@ fn failure(caller: &Caller, job: &Job, status: &proto::JobStatus) -> Option<Stri
             ended_badly(status) + &latest
         });
     }
-    if status.update() == proto::UpdateResult::Failed {
+    // An update during which the job was killed has failed, too.
+    if status.update() == proto::UpdateResult::Failed && (!is_over || status.failed > 0) {
         return Some(failed_version(caller, job, status.version));
     }
     if status.version == 0 && status.failed > 0 {

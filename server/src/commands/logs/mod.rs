@@ -6,6 +6,7 @@ mod shown;
 use crate::commands::call::Caller;
 use crate::commands::jobs::named_job;
 use crate::commands::resize::name;
+use crate::commands::show::Format;
 use crate::commands::{CommandArgs, CommandError};
 use clap::Args;
 use omega_client::proto;
@@ -70,6 +71,10 @@ impl LogsArgs {
 
 /// Prints the log.
 pub(super) fn run(args: &LogsArgs) -> Result<(), CommandError> {
+    if args.common.output != Format::Table {
+        let why = "the output of tasks is printed as it is: leave out this option";
+        return Err(CommandError::Field { place: "--output".to_owned(), why: why.to_owned() });
+    }
     let source = Source { caller: args.common.caller()?, tail: args.tail, streams: args.streams() };
     match &args.target {
         Target::Task(job, index) => one(&source, job, *index, args.follow),

@@ -82,7 +82,7 @@ fn jobs(all: &[JobShape]) -> List {
     ];
     let row = |job: &JobShape| {
         let tasks = job.tasks;
-        let counts = [tasks.all(), tasks.pending, tasks.running, tasks.failed];
+        let counts = [job.wanted_tasks(), tasks.pending, tasks.running, tasks.failed];
         let mut row =
             vec![job.name.clone(), job.kind.to_owned(), job.tenant.clone(), job.scheduler.clone()];
         row.extend(counts.map(|count| count.to_string()));

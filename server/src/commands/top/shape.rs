@@ -181,8 +181,9 @@ fn schedulers(
         shape.oldest_wait_ms = oldest_wait_ms(after, name);
         shape.commits_per_second = per_second(committed, ms);
         shape.placements_per_second = per_second(placements, ms);
-        let judged = committed + conflicted;
-        shape.conflicted_percent = (judged > 0).then(|| conflicted as f64 * 100.0 / judged as f64);
+        let checked = committed + conflicted;
+        shape.conflicted_percent =
+            (checked > 0).then(|| conflicted as f64 * 100.0 / checked as f64);
         shape
     };
     all.into_iter().map(finish).collect()

@@ -1,9 +1,8 @@
 //! Audit logs: the changes and denials that a server writes down, and `omega audit verify`.
 
-use crate::callers::secure::Guarded;
-use crate::cell::served::{ports, serve};
+use crate::kit::callers::Guarded;
+use crate::kit::cell::{ports, run_omega_at, serve};
 use crate::kit::process::{folder, run_omega};
-use crate::work::commands::run_omega_at;
 use omega_client::proto;
 use omega_client::proto::cell_service_client::CellServiceClient;
 use omega_client::proto::job_service_client::JobServiceClient;

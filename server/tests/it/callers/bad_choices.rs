@@ -40,12 +40,12 @@ impl Cell {
     /// repeated, nothing is changed.
     fn refused(&self, what: &str, expected: &str, request: proto::CommitRequest) {
         let version = self.version();
-        let takes_a_judge = !request.evictions.is_empty() || request.claim_jobs.len() > 1;
+        let needs_a_check = !request.evictions.is_empty() || request.claim_jobs.len() > 1;
         let before = self.hash();
         assert_eq!(self.commit(request.clone()), expected, "{what}");
         let after = self.hash();
         assert_eq!(self.version(), version, "{what}");
-        assert!(takes_a_judge || after == before, "{what}: {after:?} is not {before:?}");
+        assert!(needs_a_check || after == before, "{what}: {after:?} is not {before:?}");
         assert_eq!(self.commit(request), expected, "{what}");
         assert_eq!((self.version(), self.hash()), (version, after), "{what}");
     }

@@ -22,8 +22,10 @@
 //! | 74 a server that anyone can reach | `secure.rs`: `a_server_stays_on_its_machine_unless_it_has_certificates` |
 //! | 76, 77, 78 signals, few descriptors, two bootstraps | here |
 
-use crate::cell::served::{Process, describe, insist, ports, serve};
+use crate::kit::calls::describe;
+use crate::kit::cell::{Process, ports, serve};
 use crate::kit::process::{CommandOutput, folder, omega, run_omega};
+use crate::kit::wait::insist;
 use omega_client::proto;
 use omega_client::proto::job_service_client::JobServiceClient;
 use omega_client::proto::machine_service_client::MachineServiceClient;
@@ -217,9 +219,9 @@ fn transactions_that_cannot_be_are_refused_with_a_reason() {
         request.number = number;
         // The pre-check, which leaves no record, never rejects releases, or claims that conflict only with each other.
         // These are rejected when the log entry is applied, and their recorded result changes the hash.
-        let takes_a_judge = !request.releases.is_empty() || request.granularity == all;
+        let needs_a_check = !request.releases.is_empty() || request.granularity == all;
         assert_eq!(cell.commit(request), expected, "{what}");
-        if !takes_a_judge {
+        if !needs_a_check {
             assert_eq!(cell.hash(), hash, "{what}");
         }
     }
@@ -379,7 +381,7 @@ fn a_cell_that_was_founded_is_not_founded_again() {
     insist(|| {
         runtime.block_on(async {
             let client = MachineServiceClient::connect(url.clone()).await;
-            let mut client = client.map_err(crate::cell::served::unavailable)?;
+            let mut client = client.map_err(crate::kit::calls::unavailable)?;
             Ok(client.register_machine(register.clone()).await?)
         })
     });

@@ -1,8 +1,9 @@
 //! Floods of headers and of control frames, and a thousand readers at once: memory stays bounded, and other callers are
 //! served.
 
-use crate::callers::requests::{Open, frame};
-use crate::cell::served::submit;
+use crate::kit::callers::Open;
+use crate::kit::calls::submit;
+use crate::kit::http::frame;
 use omega_client::proto::job_service_client::JobServiceClient;
 use omega_client::proto::{self, WatchJobsResponse};
 use omega_core::{Amounts, TaskGroup};

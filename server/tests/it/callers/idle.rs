@@ -1,8 +1,8 @@
 //! Connections without calls: they do not exclude other clients, and are closed after a time.
 
-use crate::callers::requests::{Open, frame};
-use crate::callers::secure::Guarded;
-use crate::cell::served::submit;
+use crate::kit::callers::{Guarded, Open};
+use crate::kit::calls::submit;
+use crate::kit::http::frame;
 use omega_client::proto;
 use omega_client::proto::job_service_client::JobServiceClient;
 use omega_core::{Amounts, TaskGroup};

@@ -1,8 +1,10 @@
 //! Limits that an operator sets: their effects, and the documentation page, which must list exactly the existing
 //! limits.
 
-use crate::cell::served::{describe, insist, ports, serve};
-use crate::kit::process::{folder, run_omega, workspace_file};
+use crate::kit::calls::describe;
+use crate::kit::cell::{Process, ports, serve};
+use crate::kit::process::{CommandOutput, folder, run_omega, workspace_file};
+use crate::kit::wait::insist;
 use omega_client::proto;
 use omega_client::proto::cell_service_client::CellServiceClient;
 use omega_client::proto::job_service_client::JobServiceClient;
@@ -10,6 +12,7 @@ use omega_client::{ApiError, ErrorCode};
 use std::io::{ErrorKind, Read};
 use std::net::TcpStream;
 use std::time::Duration;
+use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
@@ -82,22 +85,45 @@ fn the_limits_that_were_set_hold() {
     drop(held);
 }
 
+/// A cell in memory with one limit.
+struct Limited {
+    address: String,
+    _server: Process,
+    dir: TempDir,
+}
+
+impl Limited {
+    fn new(limit: &str) -> Limited {
+        let dir = folder(&[]);
+        let address = format!("127.0.0.1:{}", ports(1)[0]);
+        let arguments = ["--memory", limit, &format!("--listen={address}")];
+        let server = serve(dir.path(), &arguments.map(str::to_owned));
+        Limited { address, _server: server, dir }
+    }
+
+    fn run(&self, line: &str) -> CommandOutput {
+        let line = format!("{line} --cell {}", self.address);
+        run_omega(self.dir.path(), &line.split_whitespace().collect::<Vec<_>>())
+    }
+
+    fn taken(&self, line: &str) {
+        let output = self.run(line);
+        assert_eq!(output.code, Some(0), "{line}: {}", output.stderr);
+    }
+
+    /// Runs a command that the limit does not admit; the error contains `text`.
+    fn refused(&self, line: &str, text: &str) {
+        let output = self.run(line);
+        assert!(output.stderr.ends_with("[NOT_ADMITTED]\n"), "{line}: {}", output.stderr);
+        assert!(output.stderr.contains(text), "{line}: {}", output.stderr);
+    }
+}
+
 #[test]
 fn a_tenant_has_no_more_tasks_than_its_bound() {
-    let dir = folder(&[]);
-    let cell = format!("127.0.0.1:{}", ports(1)[0]);
-    let arguments = ["--memory", "--limit-tenant-tasks=10", &format!("--listen={cell}")];
-    let _server = serve(dir.path(), &arguments.map(str::to_owned));
-    let run = |line: &str| {
-        let line = format!("{line} --cell {cell}");
-        run_omega(dir.path(), &line.split_whitespace().collect::<Vec<_>>())
-    };
-    let taken = |line: &str| assert_eq!(run(line).code, Some(0), "{line}: {}", run(line).stderr);
-    let refused = |line: &str| {
-        let output = run(line);
-        assert!(output.stderr.ends_with("[NOT_ADMITTED]\n"), "{line}: {}", output.stderr);
-        assert!(output.stderr.contains("tasks that have not ended"), "{}", output.stderr);
-    };
+    let cell = Limited::new("--limit-tenant-tasks=10");
+    let taken = |line: &str| cell.taken(line);
+    let refused = |line: &str| cell.refused(line, "tasks that have not ended");
     refused("job submit wide --count 11");
     taken("job submit web --count 8");
     refused("job submit more --count 3");
@@ -114,20 +140,9 @@ fn a_tenant_has_no_more_tasks_than_its_bound() {
 
 #[test]
 fn a_tenant_has_no_more_bytes_than_its_bound() {
-    let dir = folder(&[]);
-    let cell = format!("127.0.0.1:{}", ports(1)[0]);
-    let arguments = ["--memory", "--limit-tenant-bytes=3000", &format!("--listen={cell}")];
-    let _server = serve(dir.path(), &arguments.map(str::to_owned));
-    let run = |line: &str| {
-        let line = format!("{line} --cell {cell}");
-        run_omega(dir.path(), &line.split_whitespace().collect::<Vec<_>>())
-    };
-    let taken = |line: &str| assert_eq!(run(line).code, Some(0), "{line}: {}", run(line).stderr);
-    let refused = |line: &str| {
-        let output = run(line);
-        assert!(output.stderr.ends_with("[NOT_ADMITTED]\n"), "{line}: {}", output.stderr);
-        assert!(output.stderr.contains("--limit-tenant-bytes"), "{}", output.stderr);
-    };
+    let cell = Limited::new("--limit-tenant-bytes=3000");
+    let taken = |line: &str| cell.taken(line);
+    let refused = |line: &str| cell.refused(line, "--limit-tenant-bytes");
     let large = "x".repeat(500);
     let submit = |name: &str, more: &str| {
         let labels = ["a", "b", "c"].map(|key| format!("--label {key}={large}")).join(" ");

@@ -1,19 +1,20 @@
 //! Invalid messages and their errors, and callers that send too many requests. None of them changes the cell.
 
-use crate::cell::served::{Process, insist, ports, serve};
-use crate::kit::process::{folder, gzip};
+use crate::kit::callers::Open;
+use crate::kit::cell::Process;
+use crate::kit::http::frame;
+use crate::kit::process::gzip;
+use crate::kit::wait::insist;
 use bytes::{Buf, BufMut};
 use omega_client::proto;
-use omega_client::proto::cell_service_client::CellServiceClient;
 use omega_client::proto::scheduling_service_client::SchedulingServiceClient;
 use omega_client::{ApiError, ErrorCode};
 use prost::Message;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use tokio::runtime::Runtime;
 use tonic::client::Grpc;
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Channel;
 use tonic::{Code, Request, Status};
 
 /// Codec that sends and receives bytes unchanged.
@@ -54,34 +55,7 @@ impl Decoder for Raw {
     }
 }
 
-/// A cell in memory that any process on this computer may call.
-pub(crate) struct Open {
-    pub(crate) port: u16,
-    pub(crate) runtime: Runtime,
-    pub(crate) server: Process,
-    _dir: tempfile::TempDir,
-}
-
 impl Open {
-    pub(crate) fn start() -> Open {
-        Open::start_with(&[])
-    }
-
-    /// Starts the cell with additional arguments.
-    pub(crate) fn start_with(more: &[&str]) -> Open {
-        let dir = folder(&[]);
-        let port = ports(1)[0];
-        let mut arguments = vec!["--memory".to_owned(), format!("--listen=127.0.0.1:{port}")];
-        arguments.extend(more.iter().map(|&one| one.to_owned()));
-        let server = serve(dir.path(), &arguments);
-        Open { port, runtime: Runtime::new().unwrap(), server, _dir: dir }
-    }
-
-    pub(crate) fn channel(&self) -> Channel {
-        let _entered = self.runtime.enter();
-        Endpoint::from_shared(format!("http://127.0.0.1:{}", self.port)).unwrap().connect_lazy()
-    }
-
     /// Reply to a call with these bytes.
     fn send(&self, path: &str, bytes: Vec<u8>, metadata: &[(&str, &str)]) -> String {
         let mut request = Request::new(bytes);
@@ -99,14 +73,6 @@ impl Open {
             Ok(_) => "ok".to_owned(),
             Err(status) => format!("{:?} {}", status.code(), ApiError::from(status).code),
         }
-    }
-
-    pub(crate) fn described(&self) -> proto::DescribeCellResponse {
-        insist(|| {
-            let mut client = CellServiceClient::new(self.channel());
-            let response = client.describe_cell(proto::DescribeCellRequest {});
-            Ok(self.runtime.block_on(response)?.into_inner())
-        })
     }
 }
 
@@ -286,16 +252,6 @@ fn connections_that_say_nothing_are_few_and_short() {
         let mut output = [0; 1];
         assert!(matches!(socket.read(&mut output), Ok(0) | Err(_)), "it was told something");
     }
-}
-
-/// An HTTP/2 frame.
-pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
-    let mut bytes = length[1..].to_vec();
-    bytes.extend([kind, flags]);
-    bytes.extend(stream.to_be_bytes());
-    bytes.extend(payload);
-    bytes
 }
 
 #[test]

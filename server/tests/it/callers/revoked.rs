@@ -1,10 +1,11 @@
 //! Certificates that are revoked one by one, while the cell is served.
 
-use crate::callers::secure::{Guarded, certified};
-use crate::cell::served::{insist, ports};
+use crate::kit::callers::{Guarded, certified};
+use crate::kit::cell::ports;
 use crate::kit::certificates::tls;
 use crate::kit::http::get_tls;
 use crate::kit::process::run_omega;
+use crate::kit::wait::insist;
 use omega_client::{ApiError, ErrorCode};
 use rcgen::{
     CertificateRevocationListParams, Issuer, KeyIdMethod, KeyPair, RevokedCertParams, SerialNumber,

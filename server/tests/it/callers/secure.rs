@@ -1,11 +1,11 @@
 //! Permissions over real TLS: each role and each call, invalid certificates, peers that lie, and certificates that
 //! change while the cell is served.
 
-use crate::cell::served::{Process, insist, ports, serve};
+use crate::kit::callers::{CALLERS, Guarded, certificates, certified, channel};
+use crate::kit::cell::{Process, ports, serve, start};
 use crate::kit::certificates::{Odd, authority, issue, odd, tls};
-use crate::kit::process::{folder, run_omega, workspace_file};
-use crate::work::agents::start;
-use omega_client::connect::tls_endpoint;
+use crate::kit::process::{run_omega, workspace_file};
+use crate::kit::wait::insist;
 use omega_client::proto::cell_service_client::CellServiceClient;
 use omega_client::proto::job_service_client::JobServiceClient;
 use omega_client::proto::machine_service_client::MachineServiceClient;
@@ -13,7 +13,7 @@ use omega_client::proto::peer_service_client::PeerServiceClient;
 use omega_client::proto::scheduling_service_client::SchedulingServiceClient;
 use omega_client::proto::task_service_client::TaskServiceClient;
 use omega_client::proto::{self, commit_stream_response};
-use omega_client::{ApiError, ErrorCode, Tls};
+use omega_client::{ApiError, ErrorCode};
 use omega_core::{Amounts, Job, Machine, TaskGroup};
 use prost::Message;
 use rcgen::ExtendedKeyUsagePurpose;
@@ -26,97 +26,6 @@ use tonic::client::Grpc;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
 use tonic::{Code, Request, Status};
 use tonic_prost::ProstCodec;
-
-/// Callers with certificates, by role.
-const CALLERS: [&str; 7] = [
-    "reader/eve",
-    "submitter/bob",
-    "application/app",
-    "scheduler/web",
-    "agent/m0",
-    "operator/ann",
-    "replica/1",
-];
-
-/// Creates the folder of a cell, with an authority and a certificate for each role and replica.
-pub(crate) fn certified() -> tempfile::TempDir {
-    let dir = folder(&[]);
-    authority(dir.path(), "certs");
-    for whom in CALLERS {
-        let has_tenant = whom.starts_with("submitter") || whom.starts_with("application");
-        let more: &[&str] = if has_tenant { &["--tenant=own"] } else { &[] };
-        issue(dir.path(), "certs", whom, more);
-    }
-    dir
-}
-
-/// A cell in memory that requires certificates.
-pub(crate) struct Guarded {
-    port: u16,
-    pub(crate) runtime: Runtime,
-    _server: Process,
-    /// Dropped last, after the processes that use the folder.
-    dir: tempfile::TempDir,
-}
-
-impl Guarded {
-    pub(crate) fn start() -> Guarded {
-        Guarded::start_with(&[])
-    }
-
-    pub(crate) fn start_with(more: &[&str]) -> Guarded {
-        Guarded::start_in(certified(), more)
-    }
-
-    pub(crate) fn start_in(dir: tempfile::TempDir, more: &[&str]) -> Guarded {
-        let port = ports(1)[0];
-        let mut arguments = vec!["--memory".to_owned(), format!("--listen=127.0.0.1:{port}")];
-        arguments.extend(more.iter().map(|more| (*more).to_owned()));
-        arguments.extend(certificates("replica-1"));
-        let _server = serve(dir.path(), &arguments);
-        Guarded { dir, port, runtime: Runtime::new().unwrap(), _server }
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        self.dir.path()
-    }
-
-    /// Address of the cell.
-    pub(crate) fn address(&self) -> String {
-        format!("127.0.0.1:{}", self.port)
-    }
-
-    /// A new connection of a caller.
-    pub(crate) fn channel(&self, tls: &Tls) -> Channel {
-        let _entered = self.runtime.enter();
-        channel(self.port, tls)
-    }
-
-    /// A new connection with the certificate of this name.
-    pub(crate) fn of(&self, name: &str) -> Channel {
-        self.channel(&tls(self.path(), "certs", name))
-    }
-
-    pub(crate) fn describe(&self, channel: Channel) -> Result<proto::DescribeCellResponse, Status> {
-        let mut client = CellServiceClient::new(channel);
-        let response = self.runtime.block_on(client.describe_cell(proto::DescribeCellRequest {}));
-        response.map(tonic::Response::into_inner)
-    }
-}
-
-pub(crate) fn certificates(name: &str) -> [String; 4] {
-    [
-        format!("--tls-cert=certs/{name}.pem"),
-        format!("--tls-key=certs/{name}.key"),
-        "--client-ca=certs/ca.pem".to_owned(),
-        "--cell-name=test".to_owned(),
-    ]
-}
-
-fn channel(port: u16, tls: &Tls) -> Channel {
-    let endpoint = Endpoint::from_shared(format!("https://127.0.0.1:{port}")).unwrap();
-    tls_endpoint(endpoint, tls).unwrap().connect_lazy()
-}
 
 /// Makes a call with an empty message, and returns the first reply.
 fn call(runtime: &Runtime, channel: Channel, path: &str) -> Result<(), Status> {
@@ -248,7 +157,7 @@ fn without_a_certificate_nobody_is_heard() {
     let guarded = Guarded::start();
     let authority = tls(guarded.path(), "certs", "operator-ann").authority;
     let config = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(authority));
-    let url = format!("https://127.0.0.1:{}", guarded.port);
+    let url = format!("https://{}", guarded.address());
     let bare = {
         let _entered = guarded.runtime.enter();
         Endpoint::from_shared(url).unwrap().tls_config(config).unwrap().connect_lazy()
@@ -256,10 +165,10 @@ fn without_a_certificate_nobody_is_heard() {
     assert!(guarded.describe(bare).is_err());
     let plain = {
         let _entered = guarded.runtime.enter();
-        Endpoint::from_shared(format!("http://127.0.0.1:{}", guarded.port)).unwrap().connect_lazy()
+        Endpoint::from_shared(format!("http://{}", guarded.address())).unwrap().connect_lazy()
     };
     assert!(guarded.describe(plain).is_err());
-    let mut socket = std::net::TcpStream::connect(("127.0.0.1", guarded.port)).unwrap();
+    let mut socket = std::net::TcpStream::connect(guarded.address()).unwrap();
     socket.write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
     let mut output = Vec::new();
     // Reading may end with an error when the connection ends.
@@ -562,7 +471,7 @@ fn certificates_that_cannot_be_used_are_told_in_one_line() {
 #[test]
 fn a_scheduler_process_speaks_tls() {
     let guarded = Guarded::start();
-    let cell = format!("--cell=127.0.0.1:{}", guarded.port);
+    let cell = format!("--cell={}", guarded.address());
     let mut child = crate::kit::process::omega(guarded.path())
         .args(["scheduler", "--name=web", &cell, "--tls-ca=certs/ca.pem"])
         .args(["--tls-cert=certs/scheduler-web.pem", "--tls-key=certs/scheduler-web.key"])

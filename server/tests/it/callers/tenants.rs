@@ -1,7 +1,7 @@
 //! Jobs that each role may see and change, over real TLS: a job of its own, a job with another name in its tenant, and
 //! a job of another tenant.
 
-use crate::callers::secure::Guarded;
+use crate::kit::callers::Guarded;
 use crate::kit::certificates::issue;
 use omega_client::application::{Application, ApplicationSettings, ContainerSpec, Ended, Recover};
 use omega_client::proto::cell_service_client::CellServiceClient;

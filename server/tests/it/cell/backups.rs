@@ -1,16 +1,15 @@
 //! Backups of served cells, and cells restored from them: real processes, some of which are killed.
 
-use crate::cell::served::{Process, ports, serve};
+use crate::kit::cell::{Process, Served, ports, serve, start};
 use crate::kit::process::{CommandOutput, folder, listing, omega, run_omega};
-use crate::work::agents::{start, until};
-use crate::work::commands::Served;
-use crate::work::programs::is_anything_left;
+use crate::kit::programs::is_anything_left;
+use crate::kit::wait::until;
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// A cell of one replica in the folder `cell`, and its address.
@@ -343,30 +342,49 @@ fn what_is_no_whole_backup_is_refused_before_anything_is_made() {
     );
 }
 
+/// Number of kills in a cycle. The first kill comes at once, each other one a twelfth of the usual time later.
+const CYCLE: u32 = 18;
+
+/// Maximum number of cycles, until some results were whole and some were not.
+const CYCLES_MAX: u32 = 10;
+
 #[test]
 fn a_kill_leaves_a_whole_backup_and_a_whole_replica_or_none() {
     let kept = BackupCell::new();
     for i in 0..20 {
         kept.ok(&format!("job submit j{i} --count 2000 --cpu 1"));
     }
-    kept.ok("backup whole");
+    let time = |line: &str| {
+        let began = Instant::now();
+        kept.ok(line);
+        began.elapsed()
+    };
+    let backup_time = time("backup whole");
+    let restore_time = time("restore whole --dir first");
     let dir = kept.dir.path();
-    let (mut taken, mut restored) = (0, 0);
-    for round in 0..24_u64 {
-        let kill = |line: &str| {
-            let mut command = omega(dir);
-            command.args(line.split_whitespace()).env("OMEGA_CELL", &kept.address);
-            let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-            std::thread::sleep(Duration::from_millis(round * 8));
-            drop(Process(child));
-        };
-        kill("backup saved");
+    let kill = |line: &str, after: Duration| {
+        let mut command = omega(dir);
+        command.args(line.split_whitespace()).env("OMEGA_CELL", &kept.address);
+        let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(after);
+        drop(Process(child));
+    };
+    let (mut taken, mut restored, mut rounds) = (0, 0, 0);
+    // The machine may have become slower since the times were measured, so the kills come later in each cycle.
+    let is_some_and_not_all = |whole: u32, rounds: u32| whole > 0 && whole < rounds;
+    while rounds < CYCLE
+        || (rounds < CYCLE * CYCLES_MAX
+            && ![taken, restored].iter().all(|whole| is_some_and_not_all(*whole, rounds)))
+    {
+        let twelfths = rounds % CYCLE * (1 + rounds / CYCLE);
+        rounds += 1;
+        kill("backup saved", backup_time * twelfths / 12);
         if dir.join("saved").exists() {
             taken += 1;
             kept.ok("backup --verify saved");
             std::fs::remove_file(dir.join("saved")).unwrap();
         }
-        kill("restore whole --dir new");
+        kill("restore whole --dir new", restore_time * twelfths / 12);
         if dir.join("new").exists() {
             restored += 1;
             let replay = kept.ok("log replay new");
@@ -377,7 +395,9 @@ fn a_kill_leaves_a_whole_backup_and_a_whole_replica_or_none() {
             std::fs::remove_dir_all(dir.join("new.restoring")).unwrap();
         }
     }
-    println!("{taken} backups and {restored} restores of 24 were whole");
+    println!("{taken} backups and {restored} restores of {rounds} were whole");
+    assert!(is_some_and_not_all(taken, rounds), "{taken} of {rounds} backups were whole");
+    assert!(is_some_and_not_all(restored, rounds), "{restored} of {rounds} restores were whole");
     kept.ok("backup saved");
     kept.ok("restore saved --dir new");
 }

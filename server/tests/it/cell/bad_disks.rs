@@ -1,8 +1,9 @@
 //! Full and read-only disks, as real file systems. Creating these requires root; otherwise the test is skipped with a
 //! message.
 
-use crate::cell::served::{Process, insist, ports, serve};
+use crate::kit::cell::{Process, ports, serve};
 use crate::kit::process::{folder, run_omega};
+use crate::kit::wait::insist;
 use omega_client::proto::cell_service_client::CellServiceClient;
 use omega_client::proto::job_service_client::JobServiceClient;
 use omega_client::{ApiError, ErrorCode, proto};

@@ -2,9 +2,11 @@
 //! are measured by monotonic time, so nothing expires, and the cell's time neither goes back nor stands still. `fire.rs`
 //! combines such clocks with kills of replicas.
 
-use crate::cell::served::{Process, insist, ports, unavailable};
+use crate::kit::calls::unavailable;
+use crate::kit::cell::{Process, ports};
 use crate::kit::http::get;
 use crate::kit::process::{folder, omega};
+use crate::kit::wait::insist;
 use omega_client::proto::job_service_client::JobServiceClient;
 use omega_client::proto::machine_service_client::MachineServiceClient;
 use omega_client::proto::{self, job_ref};

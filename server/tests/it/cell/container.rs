@@ -4,7 +4,7 @@
 //! Tests have no container runtime, so a mount namespace and `chroot` replace it. They require root; otherwise the test
 //! is skipped with a message.
 
-use crate::cell::served::{Process, ports};
+use crate::kit::cell::{Process, ports};
 use crate::kit::process::{folder, listing, run_omega};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};

@@ -1,6 +1,6 @@
 //! `omega dev` when another process uses one of its ports, or a file is in the place of its folder.
 
-use crate::cell::served::serve;
+use crate::kit::cell::serve;
 use crate::kit::process::{CommandOutput, folder, omega};
 use crate::work::quickstart::free_base;
 use std::path::Path;

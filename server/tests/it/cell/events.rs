@@ -1,6 +1,6 @@
 //! Events of processes on standard error: which events, in which format, and which commits are reported as slow.
 
-use crate::cell::served::{Process, ports};
+use crate::kit::cell::{Process, ports};
 use crate::kit::process::{folder, omega, run_omega};
 use serde_json::Value;
 use std::fs::File;

@@ -1,10 +1,11 @@
 //! Replicas that join, move and leave while the others run: their addresses are part of the
 //! membership.
 
-use crate::callers::secure::{certificates, certified};
-use crate::cell::served::{Process, insist, ports, serve};
+use crate::kit::callers::{certificates, certified};
+use crate::kit::cell::{Process, ports, serve};
 use crate::kit::certificates::{issue, tls};
 use crate::kit::process::run_omega;
+use crate::kit::wait::insist;
 use omega_client::connect::tls_endpoint;
 use omega_client::proto::cell_service_client::CellServiceClient;
 use omega_client::proto::{self};
@@ -61,7 +62,12 @@ impl Cell {
             let output = run_omega(self.dir.path(), &arguments);
             match output.code {
                 Some(0) => return output.stdout,
-                _ if output.stderr.contains("has not caught up") => std::thread::yield_now(),
+                _ if ["has not caught up", "does not reach"]
+                    .iter()
+                    .any(|why| output.stderr.contains(why)) =>
+                {
+                    std::thread::yield_now();
+                }
                 _ => panic!("{command}: {}", output.stderr),
             }
         }

@@ -1,7 +1,7 @@
 //! Metrics of a served cell and of a scheduler. docs/metrics.md must list exactly these metrics, and the dashboard must
 //! use no others.
 
-use crate::cell::served::{Process, ports, serve};
+use crate::kit::cell::{Process, ports, serve};
 use crate::kit::http::{get, send_request};
 use crate::kit::process::{folder, omega, run_omega, workspace_file};
 use std::collections::{BTreeMap, BTreeSet};

@@ -2,8 +2,9 @@
 //! the process and its files (`omega_tests::disk::interposed`). `bad_disks.rs` tests real file systems, if the test has
 //! root rights.
 
-use crate::cell::served::{Process, insist, ports};
+use crate::kit::cell::{Process, ports};
 use crate::kit::process::{folder, omega};
+use crate::kit::wait::insist;
 use omega_client::proto::cell_service_client::CellServiceClient;
 use omega_client::proto::job_service_client::JobServiceClient;
 use omega_client::proto::{self, job_ref};

@@ -1,177 +1,23 @@
 //! Served cells: real processes and sockets, and their state after some of the processes were killed.
 
+use crate::kit::calls::{add_machines, describe, submit, unavailable};
+use crate::kit::cell::{Three, ports, serve};
 use crate::kit::http::get;
-use crate::kit::process::{folder, omega, run_omega};
+use crate::kit::process::{folder, run_omega};
+use crate::kit::wait::insist;
 use omega_cellstate::{CellHandle, HandleError, View};
-use omega_client::proto::cell_service_client::CellServiceClient;
-use omega_client::proto::job_service_client::JobServiceClient;
-use omega_client::proto::machine_service_client::MachineServiceClient;
 use omega_client::proto::{self, job_ref, list_tasks_request};
-use omega_client::{Address, ApiError, RemoteCell};
-use omega_core::{Amounts, Job, Machine, TaskGroup, TaskId, Version};
+use omega_client::{Address, RemoteCell};
+use omega_core::{Amounts, Job, TaskGroup, TaskId, Version};
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader};
-use std::path::Path;
-use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::runtime::Runtime;
-
-pub(crate) use omega_tests::ports::ports;
-
-/// A process that is killed when the value is dropped.
-pub(crate) struct Process(pub(crate) Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// Starts a server and waits until it listens.
-pub(crate) fn serve(dir: &Path, arguments: &[String]) -> Process {
-    let mut command = omega(dir);
-    let mut child =
-        command.arg("serve").args(arguments).stdout(Stdio::piped()).spawn().expect("omega starts");
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    assert!(line.contains("listens on"), "{line:?}");
-    Process(child)
-}
-
-/// A cell of three replicas.
-pub(crate) struct Three {
-    clients: Vec<u16>,
-    peers: String,
-    replicas: BTreeMap<usize, Process>,
-    /// Dropped last, after the processes that use the folder.
-    pub(crate) dir: tempfile::TempDir,
-}
-
-impl Three {
-    pub(crate) fn found() -> Three {
-        Three::found_with(&[])
-    }
-
-    /// Starts the replicas with additional arguments.
-    pub(crate) fn found_with(more: &[&str]) -> Three {
-        let all = ports(6);
-        let (clients, peers) = all.split_at(3);
-        let peers: Vec<String> =
-            peers.iter().zip(1..).map(|(port, id)| format!("{id}=127.0.0.1:{port}")).collect();
-        let mut three = Three {
-            dir: folder(&[]),
-            clients: clients.to_vec(),
-            peers: peers.join(","),
-            replicas: BTreeMap::new(),
-        };
-        (1..=3).for_each(|id| three.start(id, &[&["--bootstrap"], more].concat()));
-        three
-    }
-
-    pub(crate) fn start(&mut self, id: usize, more: &[&str]) {
-        let arguments = [
-            format!("--dir=r{id}"),
-            format!("--listen=127.0.0.1:{}", self.clients[id - 1]),
-            "--cell-name=test".to_owned(),
-            format!("--replica={id}"),
-            format!("--peers={}", self.peers),
-        ];
-        let all: Vec<String> =
-            arguments.into_iter().chain(more.iter().map(|more| (*more).to_owned())).collect();
-        self.replicas.insert(id, serve(self.dir.path(), &all));
-    }
-
-    /// Kills a replica, which ends as in a power failure.
-    pub(crate) fn kill(&mut self, id: usize) {
-        self.replicas.remove(&id);
-    }
-
-    pub(crate) fn address(&self) -> Address {
-        Address::plain(self.clients.iter().map(|port| format!("127.0.0.1:{port}")))
-    }
-
-    /// The addresses of all replicas, for `--cell`.
-    pub(crate) fn addresses(&self) -> String {
-        let all = self.clients.iter().map(|port| format!("127.0.0.1:{port}"));
-        all.collect::<Vec<_>>().join(",")
-    }
-
-    pub(crate) fn url(&self, id: usize) -> String {
-        format!("http://127.0.0.1:{}", self.clients[id - 1])
-    }
-
-    /// The leader, according to the first replica that reports a leader that runs.
-    pub(crate) fn leader(&self, runtime: &Runtime) -> usize {
-        loop {
-            for id in self.replicas.keys() {
-                let response = runtime.block_on(describe(self.url(*id)));
-                match response.map(|response| response.members.unwrap().leader) {
-                    Ok(leader) if self.replicas.contains_key(&(leader as usize)) => {
-                        return leader as usize;
-                    }
-                    _ => std::thread::sleep(Duration::from_millis(20)),
-                }
-            }
-        }
-    }
-}
-
-pub(crate) async fn describe(url: String) -> Result<proto::DescribeCellResponse, ApiError> {
-    let unreachable = |error: tonic::transport::Error| {
-        ApiError::from(tonic::Status::unavailable(error.to_string()))
-    };
-    let mut client = CellServiceClient::connect(url).await.map_err(unreachable)?;
-    Ok(client.describe_cell(proto::DescribeCellRequest {}).await?.into_inner())
-}
-
-/// Repeats a call until it succeeds, because leaders change. The call must be safe to repeat.
-pub(crate) fn insist<T>(mut call: impl FnMut() -> Result<T, ApiError>) -> T {
-    let began = Instant::now();
-    loop {
-        match call() {
-            Ok(answer) => return answer,
-            Err(error) if began.elapsed() > Duration::from_secs(60) => panic!("{error:?}"),
-            Err(_) => std::thread::sleep(Duration::from_millis(50)),
-        }
-    }
-}
-
-pub(crate) fn unavailable(error: tonic::transport::Error) -> ApiError {
-    tonic::Status::unavailable(error.to_string()).into()
-}
 
 /// A machine with room for all submitted jobs.
 const LARGE: [u64; 2] = [64_000, 64 << 30];
 
 fn small(tasks: u32) -> TaskGroup {
     TaskGroup::new(tasks, Amounts::new([100, 1 << 20]))
-}
-
-pub(crate) fn add_machines(runtime: &Runtime, url: &str, count: u32, capacity: [u64; 2]) {
-    for i in 0..count {
-        let machine = Machine::new(format!("m{i}"), Amounts::new(capacity));
-        let request = proto::RegisterMachineRequest { machine: Some((&machine).into()) };
-        insist(|| {
-            runtime.block_on(async {
-                let mut client =
-                    MachineServiceClient::connect(url.to_owned()).await.map_err(unavailable)?;
-                Ok(client.register_machine(request.clone()).await?)
-            })
-        });
-    }
-}
-
-pub(crate) fn submit(runtime: &Runtime, url: &str, name: &str, tasks: TaskGroup) -> u64 {
-    let job = Job::batch(name, tasks);
-    let request = proto::SubmitJobRequest { job: Some((&job).into()) };
-    insist(|| {
-        runtime.block_on(async {
-            let mut client =
-                JobServiceClient::connect(url.to_owned()).await.map_err(unavailable)?;
-            Ok(client.submit_job(request.clone()).await?.into_inner().id)
-        })
-    })
 }
 
 #[test]
@@ -292,8 +138,7 @@ fn a_cell_outlives_its_leader() {
         assert_eq!(placed, 40, "what was acknowledged is there");
     }
     // All replicas have the same history, whether they were killed or not.
-    let ids: Vec<usize> = three.replicas.keys().copied().collect();
-    ids.into_iter().for_each(|id| three.kill(id));
+    (1..=3).for_each(|id| three.kill(id));
     for id in 1..=3 {
         let dir = format!("r{id}");
         let output =

@@ -1,6 +1,6 @@
 //! Traces of commits: their times, their parents, and which commits are traced.
 
-use crate::cell::served::{Process, ports};
+use crate::kit::cell::{Process, ports};
 use crate::kit::process::{folder, omega, run_omega};
 use omega_client::proto::scheduling_service_client::SchedulingServiceClient;
 use omega_client::proto::{self, CommitRequest};
@@ -172,7 +172,7 @@ fn names(spans: &[&Span]) -> Vec<String> {
 }
 
 const STAGES: [&str; 7] =
-    ["answered", "applied", "judged", "logged", "queued", "received", "replicated"];
+    ["answered", "applied", "logged", "pre_checked", "queued", "received", "replicated"];
 
 #[test]
 fn a_commit_is_told_of_in_the_trace_of_its_sender() {
@@ -206,7 +206,7 @@ fn a_commit_is_told_of_in_the_trace_of_its_sender() {
     assert_eq!(names(&stages), STAGES);
     assert_eq!(spans.len(), 1 + STAGES.len());
     // The stages are one after the other, except that the log is written while other replicas receive the entries.
-    let line = ["received", "queued", "judged", "replicated", "applied", "answered"];
+    let line = ["received", "queued", "pre_checked", "replicated", "applied", "answered"];
     let line = line.map(|name| stages.iter().find(|stage| stage.name == name).unwrap());
     for two in line.windows(2) {
         assert_eq!(two[0].end_time_unix_nano, two[1].start_time_unix_nano, "{two:?}");

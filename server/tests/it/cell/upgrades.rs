@@ -3,8 +3,10 @@
 
 use crate::cell::durable::content;
 use crate::cell::events::{start, wait_for};
-use crate::cell::served::{insist, ports, serve, unavailable};
+use crate::kit::calls::unavailable;
+use crate::kit::cell::{ports, serve};
 use crate::kit::process::{folder, listing, run_omega, workspace_file};
+use crate::kit::wait::insist;
 use omega_client::proto::peer_service_client::PeerServiceClient;
 use omega_client::proto::peer_service_server::{PeerService, PeerServiceServer};
 use omega_client::{ApiError, ErrorCode, proto};

@@ -1,10 +1,11 @@
 //! The web page: routes, headers, access, and hostile names.
 
-use crate::cell::served::{Three, insist, ports, serve, unavailable};
+use crate::kit::calls::unavailable;
+use crate::kit::cell::{Served, Three, ports, serve};
 use crate::kit::certificates::{authority, issue, tls};
 use crate::kit::http::{HttpResponse, get, get_tls, send_request};
 use crate::kit::process::{folder, run_omega};
-use crate::work::commands::Served;
+use crate::kit::wait::{insist, until};
 use omega_client::proto;
 use omega_client::proto::scheduling_service_client::SchedulingServiceClient;
 use serde_json::Value;
@@ -100,10 +101,11 @@ fn quoted(name: &str) -> String {
 #[test]
 fn the_data_is_that_of_the_cell() {
     let (_cell, port) = shown();
+    // The statistics are up to a second old.
+    until(|| json(port, "/api/v1/cell")["tasks"]["pending"] == 5);
     let cell = json(port, "/api/v1/cell");
     assert_eq!(cell["machines"], 41);
     assert_eq!(cell["draining"], 1);
-    assert_eq!(cell["tasks"]["pending"], 5);
     assert_eq!(cell["resources"][0]["claimable"], 41 * 4000);
     assert_eq!(cell["replicas"], Value::Array(vec![]));
     let waiting = cell["schedulers"].as_array().unwrap();
@@ -359,6 +361,7 @@ fn what_makes_no_sense_is_refused_in_a_sentence() {
     check("/api/v2/cell", 404, "NOT_FOUND");
     check("/api/v1/machine", 400, "MALFORMED");
     check("/api/v1/machines?limit=many", 400, "MALFORMED");
+    check("/api/v1/machines?limit=0", 400, "MALFORMED");
     for method in ["POST", "PUT", "DELETE"] {
         assert_eq!(send_request(port, method, "localhost", "/api/v1/cell").status, 405, "{method}");
     }

@@ -77,3 +77,13 @@ pub(crate) fn get_tls(port: u16, authority: &[u8], own: Option<&Tls>, path: &str
         .unwrap();
     HttpResponse::read(stream)
 }
+
+/// An HTTP/2 frame.
+pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    let mut bytes = length[1..].to_vec();
+    bytes.extend([kind, flags]);
+    bytes.extend(stream.to_be_bytes());
+    bytes.extend(payload);
+    bytes
+}

@@ -72,18 +72,3 @@ pub(crate) fn listing(dir: &Path) -> Vec<String> {
 pub(crate) fn workspace_file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name)
 }
-
-/// A folder of the public data, or `None` (with a message) if it is not present.
-///
-/// The environment variable `OMEGA_DATA` names the folder of all data; without it, it is
-/// `shared/data` next to the workspace.
-pub(crate) fn data(name: &str) -> Option<PathBuf> {
-    let base =
-        std::env::var_os("OMEGA_DATA").map_or_else(|| workspace_file("../shared/data"), Into::into);
-    let dir = base.join(name);
-    if !dir.is_dir() {
-        println!("skipped: {} not found", dir.display());
-        return None;
-    }
-    Some(dir)
-}

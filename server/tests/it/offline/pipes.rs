@@ -1,6 +1,6 @@
 //! Input files that are named pipes or devices, which would block for ever, and pipes that the shell opens.
 
-use crate::callers::requests::Open;
+use crate::kit::callers::Open;
 use crate::kit::process::{CommandOutput, folder, omega, run_omega};
 use std::io::Write;
 use std::path::Path;

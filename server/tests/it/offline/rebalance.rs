@@ -1,8 +1,8 @@
 //! `omega rebalance`: moves of running tasks to better machines, in a workload, a durable cell and a served cell; and
 //! bad input.
 
+use crate::kit::cell::Served;
 use crate::kit::process::{CommandOutput, folder, listing, run_omega};
-use crate::work::commands::Served;
 use serde_json::Value;
 use std::path::Path;
 use tempfile::TempDir;

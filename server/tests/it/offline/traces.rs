@@ -1,11 +1,11 @@
 //! Replays of the complete published traces. The tests are skipped if the data is missing.
 
 use crate::kit::outcome::{Outcome, run};
-use crate::kit::process::data;
+use omega_workload::public_data;
 
 /// Runs a trace, or prints that it is missing.
 fn replay(trace: &str, more: &[&str], claimable: f64) -> Option<Outcome> {
-    let dir = data(trace)?;
+    let dir = public_data(trace)?;
     let arguments = ["run", "--trace", trace, "--data", dir.to_str().unwrap()];
     Some(run(&[&arguments, more].concat(), claimable))
 }

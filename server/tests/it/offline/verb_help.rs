@@ -1,7 +1,7 @@
 //! Help of every verb: it names an example, no verb is missing, and no line is wider than a screen.
 
+use crate::kit::cell::run_omega_at;
 use crate::kit::process::folder;
-use crate::work::commands::run_omega_at;
 
 /// All verbs. The test below finds verbs that are missing here.
 const VERBS: &[&str] = &[

@@ -3,200 +3,13 @@
 //! Every awaited event happens eventually, so there are no time limits.
 
 use crate::cell::events;
-use crate::cell::served::{Process, Three, describe, insist, ports, serve, unavailable};
-use crate::kit::process::{folder, omega, run_omega};
-use omega_client::proto::job_service_client::JobServiceClient;
-use omega_client::proto::machine_service_client::MachineServiceClient;
-use omega_client::proto::{self, job_ref};
+use crate::kit::agents::Cell;
+use crate::kit::calls::{job, submit_job};
+use crate::kit::cell::{Three, ports, start};
+use crate::kit::process::{folder, run_omega};
+use crate::kit::wait::until;
 use omega_core::{Amounts, Job, JobKind, TaskGroup};
-use std::io::{BufRead, BufReader};
-use std::path::Path;
-use std::process::Stdio;
-use std::time::Duration;
-use tempfile::TempDir;
 use tokio::runtime::Runtime;
-
-/// Taint of machines whose agents are silent.
-const UNREACHABLE: &str = omega_client::agent::UNREACHABLE;
-
-/// Timeout that is long enough for heartbeats on a busy computer, and short enough that tests can wait for it.
-const TIMEOUT: &str = "--machine-timeout=10";
-
-/// A cell of one replica on a disk, and its clients.
-pub(crate) struct Cell {
-    port: u16,
-    runtime: Runtime,
-    server: Option<Process>,
-    /// Dropped last, after the processes that use the folder.
-    dir: TempDir,
-}
-
-impl Cell {
-    pub(crate) fn start() -> Cell {
-        let runtime = Runtime::new().unwrap();
-        let mut cell = Cell { dir: folder(&[]), port: ports(1)[0], runtime, server: None };
-        cell.serve();
-        cell
-    }
-
-    fn serve(&mut self) {
-        let listen = format!("--listen=127.0.0.1:{}", self.port);
-        let more = [TIMEOUT, "--eviction-rate=5"].map(str::to_owned);
-        let all = [vec!["--dir=cell".to_owned(), listen], more.to_vec()].concat();
-        self.server = Some(serve(self.dir.path(), &all));
-    }
-
-    pub(crate) fn address(&self) -> String {
-        format!("127.0.0.1:{}", self.port)
-    }
-
-    fn url(&self) -> String {
-        format!("http://{}", self.address())
-    }
-
-    fn scheduler(&self) -> Process {
-        let more = ["--standby", "--lease=5s"];
-        start(self.dir.path(), &[&["scheduler", "--cell", &self.address()][..], &more].concat())
-    }
-
-    /// Starts a scheduler with a profile.
-    pub(crate) fn scheduler_with(&self, profile: &str) -> Process {
-        std::fs::write(self.dir.path().join("profile.toml"), profile).unwrap();
-        let arguments = ["scheduler", "--cell", &self.address(), "--profile", "profile.toml"];
-        start(self.dir.path(), &arguments)
-    }
-
-    pub(crate) fn kill(&self, job: u64) {
-        let job = proto::JobRef { job: Some(job_ref::Job::Id(job)) };
-        let request = proto::KillJobRequest { job: Some(job) };
-        insist(|| {
-            self.runtime.block_on(async {
-                let mut client =
-                    JobServiceClient::connect(self.url()).await.map_err(unavailable)?;
-                Ok(client.kill_job(request.clone()).await?)
-            })
-        });
-    }
-
-    /// Resizes a task to a number of cores.
-    pub(crate) fn resize(&self, task: &str, cores: u32) {
-        let (cpu, address) = (cores.to_string(), self.address());
-        let arguments = ["task", "resize", task, "--cpu", &cpu, "--cell", &address];
-        let output = run_omega(self.dir.path(), &arguments);
-        assert_eq!(output.code, Some(0), "{}", output.stderr);
-    }
-
-    /// Starts an agent, and waits until it has registered its machines.
-    fn agent(&self, name: &str, machines: u32, more: &[&str]) -> Process {
-        let count = machines.to_string();
-        let address = self.address();
-        let agent = [
-            "agent",
-            "--cell",
-            &address,
-            "--prefix",
-            name,
-            "--simulate",
-            &count,
-            "--heartbeat",
-            "1",
-        ];
-        start(self.dir.path(), &[&agent, more].concat())
-    }
-
-    pub(crate) fn submit(&self, job: &Job) -> u64 {
-        let request = proto::SubmitJobRequest { job: Some(job.into()) };
-        insist(|| {
-            self.runtime.block_on(async {
-                let mut client =
-                    JobServiceClient::connect(self.url()).await.map_err(unavailable)?;
-                Ok(client.submit_job(request.clone()).await?.into_inner().id)
-            })
-        })
-    }
-
-    pub(crate) fn job(&self, id: u64) -> proto::JobStatus {
-        let request =
-            proto::GetJobRequest { job: Some(proto::JobRef { job: Some(job_ref::Job::Id(id)) }) };
-        let answer = insist(|| {
-            self.runtime.block_on(async {
-                let mut client =
-                    JobServiceClient::connect(self.url()).await.map_err(unavailable)?;
-                Ok(client.get_job(request.clone()).await?.into_inner())
-            })
-        });
-        answer.job.unwrap()
-    }
-
-    fn machines(&self) -> Vec<proto::MachineStatus> {
-        let answer = insist(|| {
-            self.runtime.block_on(async {
-                let mut client =
-                    MachineServiceClient::connect(self.url()).await.map_err(unavailable)?;
-                let request = proto::ListMachinesRequest::default();
-                Ok(client.list_machines(request).await?.into_inner())
-            })
-        });
-        answer.machines
-    }
-
-    /// Number of an agent's machines that have the taint, and number of tasks on all its machines.
-    fn marked(&self, name: &str) -> (usize, u32) {
-        let prefix = format!("{name}-");
-        let machines = self.machines();
-        let of = |response: &&proto::MachineStatus| {
-            response.machine.as_ref().is_some_and(|machine| machine.name.starts_with(&prefix))
-        };
-        let of: Vec<_> = machines.iter().filter(of).collect();
-        let has_taint = |response: &&&proto::MachineStatus| {
-            let taints = &response.machine.as_ref().unwrap().taints;
-            taints.iter().any(|taint| taint.key == UNREACHABLE)
-        };
-        (of.iter().filter(has_taint).count(), of.iter().map(|response| response.tasks).sum())
-    }
-
-    /// Ends the server and replays its log with an audit.
-    fn replay(mut self) {
-        self.server = None;
-        let output =
-            run_omega(self.dir.path(), &["log", "replay", "cell", "--all", "--audit-every", "50"]);
-        assert_eq!(output.code, Some(0), "{}", output.stderr);
-    }
-}
-
-fn submit(runtime: &Runtime, url: &str, job: &Job) -> u64 {
-    let request = proto::SubmitJobRequest { job: Some(job.into()) };
-    insist(|| {
-        runtime.block_on(async {
-            let mut client =
-                JobServiceClient::connect(url.to_owned()).await.map_err(unavailable)?;
-            Ok(client.submit_job(request.clone()).await?.into_inner().id)
-        })
-    })
-}
-
-fn job(runtime: &Runtime, url: &str, id: u64) -> proto::JobStatus {
-    let request =
-        proto::GetJobRequest { job: Some(proto::JobRef { job: Some(job_ref::Job::Id(id)) }) };
-    let answer = insist(|| {
-        runtime.block_on(async {
-            let mut client =
-                JobServiceClient::connect(url.to_owned()).await.map_err(unavailable)?;
-            Ok(client.get_job(request.clone()).await?.into_inner())
-        })
-    });
-    answer.job.unwrap()
-}
-
-/// Starts a process that prints one line when it is ready.
-pub(crate) fn start(dir: &Path, arguments: &[&str]) -> Process {
-    let mut command = omega(dir);
-    let mut child = command.args(arguments).stdout(Stdio::piped()).spawn().expect("omega starts");
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    assert!(!line.is_empty(), "{arguments:?} ended at once");
-    Process(child)
-}
 
 fn batch(name: &str, tasks: u32, run_ms: u64) -> Job {
     let group = TaskGroup::new(tasks, Amounts::new([1000, 1 << 30]));
@@ -205,13 +18,6 @@ fn batch(name: &str, tasks: u32, run_ms: u64) -> Job {
 
 fn service(name: &str, tasks: u32) -> Job {
     Job { kind: JobKind::Service, ..batch(name, tasks, 1) }
-}
-
-/// Waits until a condition holds.
-pub(crate) fn until(mut is_so: impl FnMut() -> bool) {
-    while !is_so() {
-        std::thread::sleep(Duration::from_millis(50));
-    }
 }
 
 #[test]
@@ -245,15 +51,12 @@ fn what_a_lost_machine_ran_runs_elsewhere_until_it_is_back() {
     until(|| cell.marked("few") == (0, 100));
     drop(few);
     until(|| cell.marked("few") == (2, 0));
-    let at = format!("127.0.0.1:{}", cell.port);
-    let output =
-        run_omega(cell.dir.path(), &["machine", "get", "few-0", "--cell", &at, "-o", "json"]);
+    let output = cell.run_omega(&["machine", "get", "few-0", "-o", "json"]);
     assert!(output.stdout.contains("\"status\": \"unreachable\""), "{}", output.stdout);
     until(|| cell.job(job).running == 100);
     assert_eq!(cell.marked("few").1, 0, "nothing is placed on a lost machine");
     // After a restart of the server, the same machines are unreachable.
-    cell.server = None;
-    cell.serve();
+    cell.restart();
     until(|| cell.job(job).running == 100);
     assert_eq!(cell.marked("few"), (2, 0));
     let _few = cell.agent("few", 2, &[]);
@@ -277,10 +80,10 @@ fn a_mass_loss_costs_no_tasks() {
     drop(gone);
     until(|| cell.marked("gone").0 == 5);
     // Half of the agents are silent. Their machines get the taint, but keep their tasks.
-    let version = insist(|| cell.runtime.block_on(describe(cell.url()))).version;
+    let version = cell.version();
     let more = cell.submit(&service("more", 1));
     until(|| cell.job(more).running == 1);
-    assert!(insist(|| cell.runtime.block_on(describe(cell.url()))).version > version);
+    assert!(cell.version() > version);
     assert_eq!(cell.marked("gone"), (5, tasks));
     assert_eq!(cell.job(job).pending, 0);
     let _gone = cell.agent("gone", 5, &[]);
@@ -316,13 +119,14 @@ fn agents_follow_the_leader() {
     let _scheduler = start(&dir, &["scheduler", "--cell", &cell]);
     let more = ["--simulate=20", "--cpu=4", "--heartbeat=1", "--run-time-scale=0.01"];
     let _agent = start(&dir, &[&["agent", "--cell", &cell][..], &more].concat());
-    let services = submit(&runtime, &three.url(1), &service("services", 10));
+    let services = submit_job(&runtime, &three.url(1), &service("services", 10));
     let mut jobs = Vec::new();
     for round in 0..3 {
         let leader = three.leader(&runtime);
         let other = leader % 3 + 1;
-        let one =
-            |i| submit(&runtime, &three.url(other), &batch(&format!("{round}-{i}"), 20, 10_000));
+        let one = |i| {
+            submit_job(&runtime, &three.url(other), &batch(&format!("{round}-{i}"), 20, 10_000))
+        };
         jobs.extend((0..10).map(one));
         three.kill(leader);
         let url = three.url(other);
@@ -351,11 +155,11 @@ fn who_knows_a_follower_finds_the_leader() {
     let machines = ["--simulate=2", "--cpu=4", "--heartbeat=1"];
     let _agent = start(&dir, &[&["agent", "--cell", &cell][..], &machines].concat());
     let url = three.url(follower);
-    let first = submit(&runtime, &url, &service("first", 4));
+    let first = submit_job(&runtime, &url, &service("first", 4));
     until(|| job(&runtime, &url, first).running == 4);
     // The agent and the scheduler already have the address of the next leader, or get it from another replica.
     three.kill(leader);
-    let second = submit(&runtime, &url, &service("second", 4));
+    let second = submit_job(&runtime, &url, &service("second", 4));
     until(|| job(&runtime, &url, second).running == 4);
 }
 

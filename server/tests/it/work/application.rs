@@ -2,9 +2,9 @@
 //!
 //! The application runs in a child process: this test's binary, started again to run one of its functions.
 
-use crate::cell::served::{Process, Three, ports, serve};
+use crate::kit::cell::{Process, Three, ports, serve, start};
 use crate::kit::process::{folder, run_omega};
-use crate::work::agents::{start, until};
+use crate::kit::wait::until;
 use omega_client::Address;
 use omega_client::application::{
     Application, ApplicationSettings, Change, Completed, ContainerSpec, ContainerState, Ended,

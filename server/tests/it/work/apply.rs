@@ -1,7 +1,7 @@
 //! Jobs in files, which are submitted, printed as they were read, and applied again; and the names of deleted jobs.
 
-use crate::work::agents::until;
-use crate::work::commands::Served;
+use crate::kit::cell::Served;
+use crate::kit::wait::until;
 
 const JOB: &str = r#"{
   "name": "gang", "kind": "batch", "gang_min": 2, "run_time": "90s", "precedence": 5,

@@ -2,9 +2,9 @@
 //!
 //! `OMEGA_ARRAY_TASKS=1000 OMEGA_ARRAY_SEED=7` sets the size of the array and the order of the kills.
 
-use crate::cell::served::Process;
-use crate::work::agents::until;
-use crate::work::programs::is_anything_left;
+use crate::kit::cell::Process;
+use crate::kit::programs::is_anything_left;
+use crate::kit::wait::until;
 use crate::work::update_faults::World;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;

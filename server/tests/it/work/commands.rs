@@ -1,72 +1,10 @@
 //! Commands for a served cell: every verb, every format, and their errors. The cell is a separate process.
 
-use crate::cell::served::{Process, ports, serve};
-use crate::kit::process::{CommandOutput, folder, omega, run_omega};
+use crate::kit::cell::{Process, Served, ports, run_omega_at, serve};
+use crate::kit::process::{folder, omega, run_omega};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
-use std::path::Path;
 use std::process::Stdio;
-use tempfile::TempDir;
-
-/// A cell in memory, and a folder for files.
-pub(crate) struct Served {
-    pub(crate) address: String,
-    _server: Process,
-    dir: TempDir, // Dropped last, after the processes that use the folder.
-}
-
-impl Served {
-    pub(crate) fn new(files: &[(&str, &str)]) -> Served {
-        Served::with(files, &[])
-    }
-
-    /// Starts a cell with additional options of the server.
-    pub(crate) fn with(files: &[(&str, &str)], more: &[String]) -> Served {
-        let dir = folder(files);
-        let address = format!("127.0.0.1:{}", ports(1)[0]);
-        let mut arguments = vec!["--memory".to_owned(), format!("--listen={address}")];
-        arguments.extend(more.iter().cloned());
-        let server = serve(dir.path(), &arguments);
-        Served { dir, address, _server: server }
-    }
-
-    /// The folder for files.
-    pub(crate) fn path(&self) -> &Path {
-        self.dir.path()
-    }
-
-    /// Runs a command line against the cell.
-    pub(crate) fn run_omega(&self, line: &str) -> CommandOutput {
-        run_omega_at(self.dir.path(), &self.address, line)
-    }
-
-    /// Runs a command that must succeed. Returns its output.
-    pub(crate) fn ok(&self, line: &str) -> String {
-        let output = self.run_omega(line);
-        assert_eq!((output.code, output.stderr.as_str()), (Some(0), ""), "{line}");
-        output.stdout
-    }
-
-    /// Runs a command, and returns its output as JSON.
-    pub(crate) fn json(&self, line: &str) -> Value {
-        serde_json::from_str(&self.ok(&format!("{line} -o json"))).unwrap()
-    }
-
-    /// Runs a command that must end with this code. Returns its output, which must be one line.
-    pub(crate) fn fails(&self, code: i32, line: &str) -> String {
-        let output = self.run_omega(line);
-        assert_eq!(output.code, Some(code), "{line}: {}", output.stderr);
-        assert_eq!(output.stderr.lines().count(), 1, "{line}: {}", output.stderr);
-        assert_eq!(output.stdout, "", "{line}");
-        output.stderr
-    }
-}
-
-pub(crate) fn run_omega_at(dir: &Path, address: &str, line: &str) -> CommandOutput {
-    let mut command = omega(dir);
-    command.args(line.split_whitespace()).env("OMEGA_CELL", address);
-    command.output().expect("omega starts").into()
-}
 
 const MACHINES: &str = r#"
 [[machine]]
@@ -202,7 +140,7 @@ web   service  t        default        3        3       0        0      0
     );
     assert!(why.contains("what would help"), "{why}");
     assert_eq!(cell.ok(&format!("explain big --json why.json --cell {}", cell.address)), why);
-    let why = std::fs::read_to_string(cell.dir.path().join("why.json")).unwrap();
+    let why = std::fs::read_to_string(cell.path().join("why.json")).unwrap();
     let why: Value = serde_json::from_str(&why).unwrap();
     assert_eq!((&why["pending"], &why["jobs"][0]), (&1.into(), &cell.json("job explain big")));
     let before = cell.json("cell")["version"].clone();
@@ -216,7 +154,8 @@ web   service  t        default        3        3       0        0      0
     assert_eq!(cell.ok("task list --job web"), tasks);
     assert_eq!(cell.ok("task list --machine a-1"), "TASK  GROUP  STATE  MACHINE\n");
 
-    assert_eq!(cell.ok("job resize web 4"), "job web is resized\n");
+    assert_eq!(cell.ok("job resize web 4"), "job web is resized from 3 to 4 tasks\n");
+    assert_eq!(cell.ok("job resize web 4"), "job web already has 4 tasks\n");
     assert_eq!(cell.json("job get web")["tasks"]["pending"], 4);
     assert_eq!(cell.ok("job kill web"), "job web is killed\n");
     assert_eq!(cell.ok("job kill web"), "job web had already ended\n");
@@ -244,13 +183,13 @@ fn a_scheduler_places_and_a_watch_tells_of_it() {
     let cell = Served::new(&[("machines.toml", MACHINES)]);
     cell.ok("machine add -f machines.toml");
     cell.ok("job submit web --count 3 --cpu 0.5 --require rack=a");
-    let mut watch = omega(cell.dir.path());
+    let mut watch = omega(cell.path());
     watch.args(["job", "watch", "web", "--until", "placed", "-o", "json", "--cell", &cell.address]);
     let mut watch = watch.stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
     let pending: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
     assert_eq!((&pending["state"], &pending["machine"]), (&"pending".into(), &Value::Null));
-    let mut scheduler = omega(cell.dir.path());
+    let mut scheduler = omega(cell.path());
     scheduler.args(["scheduler", "--cell", &cell.address]).stdout(Stdio::null());
     let _scheduler = Process(scheduler.spawn().unwrap());
     let response: Vec<Value> =
@@ -401,7 +340,7 @@ fn names_cannot_move_the_cursor() {
     for refused in ["job submit -f job.json", "machine add -f m.toml", "job submit a\u{1b}[31m"] {
         let line = format!("{refused} --cell {}", cell.address);
         let words: Vec<&str> = line.split_whitespace().collect();
-        let output = run_omega(cell.dir.path(), &words);
+        let output = run_omega(cell.path(), &words);
         let is_shown = |hidden| output.stderr.contains(hidden);
         assert!(
             output.code == Some(1) && !is_shown('\u{1b}') && !is_shown('\u{202e}'),
@@ -465,6 +404,7 @@ fn what_is_wrong_is_told_in_one_line_before_anything_is_sent() {
         ),
         ("machine add -f taint.toml", "machine[0].taints[0]: \"k\" must be"),
         ("task list", "--job <NAME>"),
+        ("task logs web -o json", "--output: the output of tasks is printed as it is"),
         ("quota set team", "no limit is given"),
         ("member add four", "must be the id of a replica"),
         ("cell -o xml", "invalid value 'xml'"),

@@ -1,8 +1,8 @@
 //! Contexts, which are named cells in a file of the user; the output of commands without a subcommand, such as
 //! `omega job`; and lists that are filtered.
 
+use crate::kit::cell::Served;
 use crate::kit::process::{CommandOutput, folder, omega};
-use crate::work::commands::Served;
 use std::path::Path;
 
 /// Runs a command line with a file of contexts, without OMEGA_CELL.
@@ -42,6 +42,12 @@ fn a_context_names_a_cell_for_every_command() {
     assert_eq!(ok(dir, &format!("machine list -o name --cell {}", cell.address)), "m-1\n");
     let listed = ok(dir, "context list");
     assert!(listed.contains("\n*        gone  127.0.0.1:1"), "{listed}");
+    let mut overridden = omega(dir);
+    overridden.args(["context", "list"]).env("OMEGA_CELL", &cell.address);
+    overridden.env("OMEGA_CONFIG", dir.join("config").join("omega.toml"));
+    let overridden: CommandOutput = overridden.output().expect("omega starts").into();
+    let line = "OMEGA_CELL is set, and takes precedence over the current context\n";
+    assert_eq!(overridden.stdout, format!("{listed}{line}"));
     let removed = ok(dir, "context remove gone");
     assert!(removed.contains("none is the current one now"), "{removed}");
     ok(dir, "context use here");
@@ -186,7 +192,7 @@ fn lists_are_filtered_by_label_and_state() {
 fn a_job_with_one_group_is_resized_without_its_name() {
     let cell = Served::new(&[("workers.toml", WORKERS)]);
     cell.ok("job submit -f workers.toml");
-    assert_eq!(cell.ok("job scale workers 5"), "job workers is resized\n");
+    assert_eq!(cell.ok("job scale workers 5"), "job workers is resized from 2 to 5 tasks\n");
     assert_eq!(cell.json("job get workers")["groups"][0]["count"], 5);
     assert!(cell.fails(1, "job resize workers 6 --group main").contains("[UNKNOWN_GROUP]"));
 }

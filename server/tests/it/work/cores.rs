@@ -1,8 +1,8 @@
 //! Commands that set and show the exclusive cores of machines, jobs and tasks, and requests that are rejected.
 
-use crate::work::agents::until;
-use crate::work::commands::Served;
-use crate::work::programs::Cell;
+use crate::kit::cell::Served;
+use crate::kit::programs::Cell;
+use crate::kit::wait::until;
 use serde_json::json;
 
 #[test]

@@ -3,7 +3,8 @@
 //!
 //! The test plays the agent and decides when tasks end, so it checks only the sequence of directives.
 
-use crate::work::agents::{Cell, until};
+use crate::kit::agents::Cell;
+use crate::kit::wait::until;
 use omega_client::Address;
 use omega_client::agent::{Agent, AgentSettings, Directive, RunId};
 use omega_core::{

@@ -4,8 +4,8 @@
 #[expect(dead_code, reason = "the test calls what the example's `main` calls")]
 mod example;
 
-use crate::work::agents::until;
-use crate::work::programs::Cell;
+use crate::kit::programs::Cell;
+use crate::kit::wait::until;
 use tokio::runtime::Runtime;
 
 const ARRAY: &str = r#"

@@ -1,9 +1,8 @@
 //! `omega peak`: commands that change a peak calendar, and the processes of a peak controller and of a scheduler.
 
-use crate::cell::served::Process;
+use crate::kit::cell::{Process, Served};
 use crate::kit::process::omega;
-use crate::work::agents::until;
-use crate::work::commands::Served;
+use crate::kit::wait::until;
 use std::process::Stdio;
 
 #[test]

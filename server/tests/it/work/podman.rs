@@ -2,11 +2,10 @@
 //!
 //! Each test has its own storage of Podman. The image has a few programs of this computer, with their libraries.
 
-use crate::cell::served::Process;
+use crate::kit::cell::{Process, Served};
 use crate::kit::process::omega;
-use crate::work::agents::until;
-use crate::work::commands::Served;
-use crate::work::programs::{Cell, documented};
+use crate::kit::programs::{Cell, documented};
+use crate::kit::wait::until;
 use omega_agent::cgroup::CgroupRoot;
 use omega_agent::logs::{self, LogStream};
 use omega_agent::{Container, Driver, Event, Exit, ProcessDriver, ProcessSettings, TaskSpec};

@@ -1,8 +1,8 @@
 //! Ports that the cell chooses, as users see them: in files, flags, listings, and programs on a served cell.
 
-use crate::work::agents::until;
-use crate::work::commands::Served;
-use crate::work::programs::{Cell, documented};
+use crate::kit::cell::Served;
+use crate::kit::programs::{Cell, documented};
+use crate::kit::wait::until;
 use std::collections::BTreeSet;
 
 /// The web service of `docs/run-programs.md`, in a folder of the test and run by the current user.

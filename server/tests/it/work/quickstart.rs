@@ -1,8 +1,7 @@
 //! `docs/quickstart.md`, the beginning of `docs/run-programs.md`, the files of `docs/cli.md` and the job of `docs/spread.md` are run exactly as written.
 
-use crate::cell::served::ports;
+use crate::kit::cell::{ports, start};
 use crate::kit::process::{folder, omega};
-use crate::work::agents::start;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -151,7 +150,7 @@ fn the_files_of_the_page_are_taken() {
     let blocks = blocks(page, "toml");
     let file = |start: &str| *blocks.iter().find(|block| block.starts_with(start)).unwrap();
     let files = [("machines.toml", file("[[machine]]")), ("job.toml", file("name = "))];
-    let cell = crate::work::commands::Served::new(&files);
+    let cell = crate::kit::cell::Served::new(&files);
     assert_eq!(cell.ok("machine add -f machines.toml"), "20 machines are added or unchanged\n");
     assert_eq!(cell.ok("job submit -f job.toml"), "job web is submitted: 3 tasks\n");
 }
@@ -186,7 +185,7 @@ fn tasks_are_spread_as_the_page_says() {
         ("shop.toml", blocks(page, "toml")[0]),
         ("away.toml", "releases = [\"shop/1\"]\n"),
     ];
-    let cell = crate::work::commands::Served::new(&files);
+    let cell = crate::kit::cell::Served::new(&files);
     let _scheduler = start(cell.path(), &["scheduler", "--cell", &cell.address]);
     assert_eq!(cell.ok("machine add -f machines.toml"), "8 machines are added or unchanged\n");
     assert_eq!(cell.ok("job submit -f shop.toml"), "job shop is submitted: 12 tasks\n");

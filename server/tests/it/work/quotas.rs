@@ -1,6 +1,6 @@
 //! Quotas, guarantees and request limits of tenants by command.
 
-use crate::work::commands::Served;
+use crate::kit::cell::Served;
 use serde_json::Value;
 
 #[test]
@@ -13,6 +13,9 @@ team    0 of 10  0 B of 1.0 TiB   0 B    0
 ";
     let listed = cell.ok("quota list");
     assert!(listed.contains(expected.lines().nth(1).unwrap()), "{listed}");
+    cell.ok("quota set search --cpu 1");
+    let names = cell.ok("quota list -o name");
+    assert!(names.lines().is_sorted() && names.contains("search\nteam\n"), "{names}");
     let listed = cell.json("quota list");
     let team = listed["items"].as_array().unwrap().iter().find(|of| of["name"] == "team").unwrap();
     assert_eq!((&team["limit"]["cpu"], &team["limit"]["gpu"]), (&10_000.into(), &Value::Null));

@@ -1,8 +1,8 @@
 //! Cluster resources: a cell that is bootstrapped with a kind of cluster resource, jobs that claim it, and the output
 //! about it.
 
-use crate::work::agents::until;
-use crate::work::commands::Served;
+use crate::kit::cell::Served;
+use crate::kit::wait::until;
 
 const JOB: &str = r#"
 name = "solve"

@@ -1,8 +1,8 @@
 //! Services: the machines of their tasks.
 
-use crate::cell::served::Process;
+use crate::kit::cell::{Process, Served};
 use crate::kit::process::omega;
-use crate::work::commands::Served;
+use crate::kit::wait::until;
 use std::collections::BTreeSet;
 use std::process::Stdio;
 
@@ -42,4 +42,32 @@ fn tasks_of_a_service_prefer_different_machines() {
     let written = cell.ok("job get file -o toml");
     assert!(!written.contains("rules"), "{written}");
     assert!(cell.ok("job get packed -o toml").contains("rules = []"));
+}
+
+const EACH: &str = "
+name = 'each'
+kind = 'service'
+group = [{ per_machine = true, request = { cpu = 0.5 } }]
+";
+
+#[test]
+fn a_drained_machine_is_removed_with_the_tasks_that_belong_to_it() {
+    let cell = Served::new(&[("each.toml", EACH)]);
+    for machine in ["a", "b"] {
+        cell.ok(&format!("machine add {machine} --cpu 8"));
+    }
+    let mut scheduler = omega(cell.path());
+    scheduler.args(["scheduler", "--cell", &cell.address]).stdout(Stdio::null());
+    let _scheduler = Process(scheduler.spawn().expect("a scheduler"));
+    cell.ok("job apply -f each.toml");
+    until(|| ["a", "b"].iter().all(|name| cell.json(&format!("machine get {name}"))["tasks"] == 1));
+    let why = cell.fails(1, "machine remove a");
+    assert!(
+        why.contains("machine a has 1 task: run `omega machine drain a --deadline 10m`"),
+        "{why}"
+    );
+    cell.ok("machine drain a --deadline 0s");
+    let drained = cell.ok("machine get a");
+    assert!(drained.contains("draining, its deadline has passed"), "{drained}");
+    assert_eq!(cell.ok("machine remove a"), "machine a is removed\n");
 }

@@ -1,8 +1,8 @@
 //! The program that supervises the tasks of an agent: `omega-supervisor` beside `omega`, or `omega` itself.
 
-use crate::cell::served::Process;
-use crate::work::agents::until;
-use crate::work::programs::Cell;
+use crate::kit::cell::Process;
+use crate::kit::programs::Cell;
+use crate::kit::wait::until;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;

@@ -1,8 +1,7 @@
 //! `omega txn`: transactions by hand, recorded results of transactions, and errors.
 
-use crate::cell::served::{ports, serve};
+use crate::kit::cell::{Served, ports, serve};
 use crate::kit::process::{folder, run_omega};
-use crate::work::commands::Served;
 use omega_client::{Address, ErrorCode, LeaseSettings, RemoteCell};
 use serde_json::{Value, json};
 use std::ops::ControlFlow;
@@ -90,7 +89,10 @@ fn the_same_file_under_the_same_number_has_the_same_answer() {
     assert_eq!(cell.json("job get web")["tasks"]["placed"], 2, "nothing was done twice");
     // The recorded result does not change, whether there is room now or not.
     let why = cell.fails(1, "machine remove m-1");
-    assert!(why.contains("machine m-1 has 2 tasks: run `omega machine drain m-1`"), "{why}");
+    assert!(
+        why.contains("machine m-1 has 2 tasks: run `omega machine drain m-1 --deadline"),
+        "{why}"
+    );
     cell.ok("machine remove m-2");
     assert_eq!(refused(&cell, line), first);
     let output = cell.fails(1, "txn commit -f other.toml --as ann --id 7");

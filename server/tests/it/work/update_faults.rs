@@ -1,10 +1,9 @@
 //! A rolling update of real web servers under load, while agents and leaders are killed. Leaders run the update
 //! controller.
 
-use crate::cell::served::{Process, Three};
-use crate::work::agents::{start, until};
-use crate::work::commands::run_omega_at;
-use crate::work::programs::is_anything_left;
+use crate::kit::cell::{Process, Three, run_omega_at, start};
+use crate::kit::programs::is_anything_left;
+use crate::kit::wait::until;
 use crate::work::updates::{JOB, Rounds, SERVER, python, request};
 use serde_json::Value;
 use std::path::{Path, PathBuf};

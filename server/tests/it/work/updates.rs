@@ -1,7 +1,7 @@
 //! Services that are updated from one version to the next: real web servers under load, without a failed request.
 
-use crate::work::agents::until;
-use crate::work::programs::Cell;
+use crate::kit::programs::Cell;
+use crate::kit::wait::until;
 use serde_json::Value;
 use std::fs::File;
 use std::io::{Read, Write};

@@ -1,6 +1,6 @@
 //! Units, programs and numbers of jobs in files and flags: errors with the line of the field and the remedy.
 
-use super::commands::Served;
+use crate::kit::cell::Served;
 
 #[test]
 fn units_programs_and_numbers_of_jobs_are_checked() {

@@ -54,19 +54,19 @@ struct Sent {
 
 /// Guard of an open stream, which is counted until the guard is dropped.
 #[derive(Debug)]
-pub(crate) struct Open {
+pub(crate) struct StreamGuard {
     metrics: Metrics,
     count: fn(&Counted) -> &AtomicU64,
 }
 
-impl Open {
-    fn begin(metrics: &Metrics, count: fn(&Counted) -> &AtomicU64) -> Open {
+impl StreamGuard {
+    fn begin(metrics: &Metrics, count: fn(&Counted) -> &AtomicU64) -> StreamGuard {
         count(&metrics.counted).fetch_add(1, Ordering::Relaxed);
-        Open { metrics: metrics.clone(), count }
+        StreamGuard { metrics: metrics.clone(), count }
     }
 }
 
-impl Drop for Open {
+impl Drop for StreamGuard {
     fn drop(&mut self) {
         (self.count)(&self.metrics.counted).fetch_sub(1, Ordering::Relaxed);
     }
@@ -105,13 +105,13 @@ impl Metrics {
     }
 
     /// Counts an open stream of deltas, until the result is dropped.
-    pub(crate) fn stream(&self) -> Open {
-        Open::begin(self, |counted| &counted.streams)
+    pub(crate) fn stream(&self) -> StreamGuard {
+        StreamGuard::begin(self, |counted| &counted.streams)
     }
 
     /// Counts a connected agent, until the result is dropped.
-    pub(crate) fn agent(&self) -> Open {
-        Open::begin(self, |counted| &counted.agents)
+    pub(crate) fn agent(&self) -> StreamGuard {
+        StreamGuard::begin(self, |counted| &counted.agents)
     }
 
     /// Counts a message from an agent.

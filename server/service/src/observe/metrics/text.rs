@@ -134,7 +134,7 @@ impl Now {
         };
         let stages = stages.into_iter().map(|(stage, took)| ([("stage", stage.name())], took));
         let help = "Time of the leader's log entries in each stage of a commit; every replica \
-             reports the stage log, and a cell in memory reports only the stage judge";
+             reports the stage log, and a cell in memory reports only the stage pre_check";
         pen.histograms(Figure::seconds("commit_stage", help), stages)
     }
 

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 /// The difference, with the changes of each group.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub(in crate::commands) struct Difference {
     /// Fields of the job, outside of its groups, that differ.
     pub(super) fields: Vec<String>,

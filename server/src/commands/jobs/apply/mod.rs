@@ -7,7 +7,8 @@ pub(in crate::commands) use difference::Difference;
 use crate::commands::call::Caller;
 use crate::commands::files::job_file::JobsFile;
 use crate::commands::files::lines::with_line;
-use crate::commands::jobs::named_job::{by_id, by_name, find, target};
+use crate::commands::jobs::named_job::{by_id, by_name, find, lives, target, unreplaced};
+use crate::commands::jobs::resize::failures;
 use crate::commands::jobs::submission;
 use crate::commands::jobs::wait::{Awaited, WaitArgs};
 use crate::commands::show::{self, clean_name};
@@ -52,6 +53,9 @@ struct AppliedShape {
     /// Number of tasks in words.
     #[serde(skip)]
     size: String,
+    /// Number of tasks that have failed for good and are not replaced.
+    #[serde(skip)]
+    failed: u32,
 }
 
 /// Whether a change is made, or only checked.
@@ -67,6 +71,8 @@ struct ExistingJob {
     target: Job,
     version: u32,
     has_ended: bool,
+    /// Number of tasks that have failed for good and are not replaced.
+    failed: u32,
 }
 
 impl ExistingJob {
@@ -120,9 +126,10 @@ fn apply(
         check(kinds, target.filter(|_| !restarts), job)?;
     }
     let difference = Difference::of(kinds, existing.as_ref().map(|existing| &existing.target), job);
+    let failed = existing.as_ref().map_or(0, |existing| existing.failed);
     let shape = |action, version, difference| {
         let (name, size) = (job.name.to_string(), submission::size(job));
-        Ok(AppliedShape { name, action, dry_run, version, difference, size })
+        Ok(AppliedShape { name, action, dry_run, version, difference, size, failed })
     };
     let Some(existing) = existing else {
         if !dry_run {
@@ -181,9 +188,9 @@ fn existing_job(caller: &Caller, name: &str) -> Result<Option<ExistingJob>, Comm
         }
         response => response?,
     };
-    let has_ended = response.pending + response.placed + response.running == 0;
+    let (has_ended, failed) = (!lives(&response), unreplaced(&response));
     let (id, target, version) = (response.id, target(&response)?, response.version);
-    Ok(Some(ExistingJob { id, target, version, has_ended }))
+    Ok(Some(ExistingJob { id, target, version, has_ended, failed }))
 }
 
 /// Starts an ended service again, and returns its version. The service keeps its versions, unless it was killed, or the
@@ -253,6 +260,9 @@ fn lines(shape: &AppliedShape) -> String {
         "resized" => format!("job {name} {is} resized\n"),
         "restarted" => {
             format!("job {name} had ended, and {is} started again: {size}\n")
+        }
+        _ if shape.failed > 0 => {
+            format!("job {name} is unchanged; {}\n", failures(shape.failed))
         }
         _ => format!("job {name} is unchanged\n"),
     };

@@ -2,10 +2,10 @@
 
 mod shells;
 
-use crate::callers::secure::Guarded;
+use crate::kit::callers::Guarded;
+use crate::kit::cell::Served;
 use crate::kit::certificates::issue;
 use crate::kit::process::{CommandOutput, folder, omega, run_omega};
-use crate::work::commands::Served;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;

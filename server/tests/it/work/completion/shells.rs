@@ -1,8 +1,8 @@
 //! The scripts of the shells that complete names. Each test is skipped if its shell is not installed.
 
 use super::{LONG_MS, TIME, bounded, filled};
+use crate::kit::cell::Served;
 use crate::kit::process::omega;
-use crate::work::commands::Served;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};

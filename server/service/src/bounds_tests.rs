@@ -2,7 +2,7 @@
 //! read nothing.
 
 use crate::access::identity::{Caller, Role};
-use crate::overload::limits::{Deadlines, Limits, Places};
+use crate::overload::limits::{CallLimits, Deadlines, Limits};
 use crate::server::serve_as;
 use crate::{Extras, Host, ListenerConfig, ReplicaIdentity, serve_clients};
 use http_body::Body as _;
@@ -41,21 +41,21 @@ struct Served {
 struct Shared {
     cell: SharedCell,
     addresses: Vec<String>,
-    places: Places,
+    call_limits: CallLimits,
 }
 
 impl Shared {
     async fn start(limits: Limits, callers: Vec<Caller>) -> Shared {
         let cell = SharedCell::new(Cell::new(Kinds::standard()));
-        let (host, places) = (Host::memory(cell.clone()), Places::new(limits));
+        let (host, call_limits) = (Host::memory(cell.clone()), CallLimits::new(limits));
         let mut addresses = Vec::new();
         for caller in callers {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             addresses.push(format!("http://{}", listener.local_addr().unwrap()));
             let listener_config = ListenerConfig { limits, ..ListenerConfig::open(listener) };
-            tokio::spawn(serve_as(caller, listener_config, places.clone(), host.clone()));
+            tokio::spawn(serve_as(caller, listener_config, call_limits.clone(), host.clone()));
         }
-        Shared { cell, addresses, places }
+        Shared { cell, addresses, call_limits }
     }
 
     /// Connects as a caller, with flow-control windows of 64 KiB for each stream and for all streams together.
@@ -71,7 +71,7 @@ impl Shared {
     }
 
     fn buffered(&self) -> usize {
-        self.places.accounts().bytes()
+        self.call_limits.accounts().bytes()
     }
 
     /// Waits until at most this many bytes are held for readers.
