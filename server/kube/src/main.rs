@@ -115,7 +115,7 @@ struct RunArgs {
     /// Time after which another process takes over if the Lease is not renewed, in seconds, at most 300 [default: 15].
     #[arg(long, help_heading = "Leader election", value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=300))]
     lease_duration: Option<u64>,
-    /// Name of this process in the Lease and in Events [default: the name of the host and a random suffix].
+    /// Name of this process in Events, and with a random suffix in the Lease [default: the name of the host].
     #[arg(long, help_heading = "Leader election", value_name = "NAME", env = "POD_NAME")]
     identity: Option<String>,
     /// Address at which to serve /healthz, /readyz and /metrics; `off` serves nothing.
@@ -195,12 +195,18 @@ fn log(format: LogFormat) {
     }
 }
 
-/// Returns a name that no other process has.
-fn identity() -> String {
-    use std::hash::{BuildHasher, RandomState};
+/// Returns the name of the host.
+fn host() -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    if host.trim().is_empty() { "omega-kube".into() } else { host.trim().into() }
+}
+
+/// Returns a name that no other process has, not even one that is started again under the same name: a request of its
+/// predecessor may still be in flight.
+fn identity(name: &str) -> String {
+    use std::hash::{BuildHasher, RandomState};
     let random = RandomState::new().hash_one(std::process::id());
-    format!("{}-{random:016x}", host.trim())
+    format!("{name}_{random:016x}")
 }
 
 async fn schedule(args: RunArgs) -> Result<(), String> {
@@ -214,8 +220,8 @@ async fn schedule(args: RunArgs) -> Result<(), String> {
     };
     let configuration = configuration(&args)?;
     let client = client(&args.server, configuration.kubeconfig.as_deref())?;
-    let identity = args.identity.clone().unwrap_or_else(identity);
-    let candidate = candidate(&args, configuration.election, identity.clone());
+    let instance = args.identity.clone().unwrap_or_else(host);
+    let candidate = candidate(&args, configuration.election, identity(&instance));
     let (events, conditions_per_second) =
         if args.dry_run { (Choice::Off, 0) } else { (args.events, args.condition_rate) };
     let options = Options {
@@ -228,7 +234,7 @@ async fn schedule(args: RunArgs) -> Result<(), String> {
         written: Written { events, conditions_per_second },
         candidate: candidate.filter(|_| !args.dry_run),
         listen,
-        instance: identity,
+        instance,
         watch: watch::Settings::default(),
     };
     run(client, options, ended()).await.map_err(|why| why.to_string())
@@ -278,4 +284,17 @@ async fn print_explanation(args: ExplainArgs) -> Result<(), String> {
     let (namespace, name) = args.pod.split_once('/').unwrap_or(("default", &args.pod));
     println!("{}", explain(&client, namespace, name).await?);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_is_started_again_under_its_name_is_another_holder_of_the_lease() {
+        let (first, second) = (identity("pod-0"), identity("pod-0"));
+        assert!(first.starts_with("pod-0_") && second.starts_with("pod-0_"));
+        assert_ne!(first, second);
+        assert!(!host().is_empty());
+    }
 }

@@ -106,7 +106,8 @@ fn ports(spec: &PodSpec) -> Vec<Port> {
         };
         let port = Port {
             address: match port.host_ip.as_str() {
-                "" | "0.0.0.0" | "::" => None,
+                // As in kube-scheduler, `::` is an address like others.
+                "" | "0.0.0.0" => None,
                 address => Some(address.into()),
             },
             protocol: match port.protocol {
@@ -213,4 +214,19 @@ fn selected(
     narrow(&mut labels, &term.mismatch_label_keys, Operator::NotIn, own);
     let tasks = TaskSelector::Labels { tenants: around.namespaces.tenants(term, remarks), labels };
     Near { tasks, level: around.topology.level(&term.topology_key) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_address_of_all_ipv4_interfaces_is_every_address() {
+        let port = |ip: &str| serde_json::json!({"hostPort": 80, "hostIP": ip});
+        let container = serde_json::json!({"ports": [port(""), port("::"), port("0.0.0.0")]});
+        let spec = serde_json::json!({"containers": [container]});
+        let ports = ports(&serde_json::from_value(spec).expect("a specification"));
+        let addresses: Vec<_> = ports.iter().map(|port| port.address.as_deref()).collect();
+        assert_eq!(addresses, [None, Some("::")]);
+    }
 }

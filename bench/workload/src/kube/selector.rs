@@ -54,8 +54,10 @@ pub fn labels_or_nothing(selector: Option<&Labels>) -> LabelSelector {
 }
 
 /// Restricts a selector by the labels of one pod (`own`): for each of these keys, a selected pod must have the same
-/// value (`In`), or must not have it (`NotIn`). Keys that are missing in `own` are ignored. The API server also writes
-/// this restriction into the selector, so the selector may already have it.
+/// value (`In`), or must not have it (`NotIn`). Keys that are missing in `own` are ignored.
+///
+/// When a pod is created, the API server writes this restriction into the selector, and rejects selectors that had the
+/// key before. The labels of the pod may have changed since, so a restriction that is there is kept.
 pub(super) fn narrow(
     selector: &mut LabelSelector,
     keys: &[String],
@@ -64,11 +66,12 @@ pub(super) fn narrow(
 ) {
     for key in keys {
         let Some(value) = own.get(key) else { continue };
-        let requirement =
-            Requirement { operator, ..Requirement::equals(key.as_str(), value.as_str()) };
-        if !selector.requirements.contains(&requirement) {
-            selector.requirements.push(requirement);
+        let mut known = selector.requirements.iter();
+        if known.any(|known| *known.key == **key && known.operator == operator) {
+            continue;
         }
+        let requirement = Requirement::equals(key.as_str(), value.as_str());
+        selector.requirements.push(Requirement { operator, ..requirement });
     }
 }
 
@@ -176,5 +179,26 @@ impl Namespaces {
         names.sort();
         names.dedup();
         Tenants::Named(names)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_restriction_that_the_server_has_written_is_kept_although_the_label_has_changed() {
+        let of = |value: &str| -> Map<String> {
+            serde_json::from_value(serde_json::json!({"version": value})).expect("labels")
+        };
+        for operator in [Operator::In, Operator::NotIn] {
+            let mut selector = LabelSelector::default();
+            let keys = ["version".to_owned(), "missing".to_owned()];
+            narrow(&mut selector, &keys, operator, &of("1"));
+            let created = selector.clone();
+            assert_eq!(created.requirements.len(), 1);
+            narrow(&mut selector, &keys, operator, &of("2"));
+            assert_eq!(selector, created);
+        }
     }
 }

@@ -2,13 +2,13 @@
 //!
 //! | answer | step |
 //! |---|---|
-//! | 201 | none: the pod stays assumed until the watch shows it |
-//! | 409, 404, timeout, reset, 5xx | get the pod: it may be bound by this program or by another, gated, or gone |
+//! | 201 | none: the pod stays assumed until the watch shows it. After a minute, get the pod |
+//! | 4xx, timeout, reset, 5xx | get the pod: it may be bound by this program or by another, gated, or gone |
 //! | 429 | send again after `Retry-After` |
 //!
 //! If the pod is still unbound, its binding is sent again with the same node, because the first request may still
-//! arrive. After [`FAILURES_MAX`] failures the pod is parked for at least a request's timeout, and keeps its room. Then
-//! it is decided anew.
+//! arrive. After [`FAILURES_MAX`] failures the pod is parked for at least a request's timeout. It keeps its room,
+//! unless the API server refused each request. Then it is decided anew.
 
 use super::effects::Action;
 use super::{Adapter, Binding, Effect, PodName, State};
@@ -23,15 +23,17 @@ const BACKOFF_MAX_MS: u64 = 300_000;
 /// The answer to a binding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BindReply {
-    /// Status 201.
+    /// Status 201, with a `Status` that says so.
     Bound,
     /// Status 404 or 409.
     Conflict,
     /// Status 429. The request may be sent again after this many milliseconds.
     Throttled(u64),
+    /// Another status from 400 to 499, with a `Status`. The request had no effect, and will have none.
+    Refused,
     /// Another status. The binding may or may not exist.
     Failed,
-    /// No answer, because of a timeout or a broken connection.
+    /// No answer of an API server, because of a timeout, a broken connection, or a proxy.
     Unknown,
 }
 
@@ -58,16 +60,22 @@ impl Adapter {
             BindReply::Bound => &mut self.counters.bound,
             BindReply::Conflict => &mut self.counters.conflicts,
             BindReply::Throttled(_) => &mut self.counters.throttled,
-            BindReply::Failed | BindReply::Unknown => &mut self.counters.unknown,
+            BindReply::Refused | BindReply::Failed | BindReply::Unknown => {
+                &mut self.counters.unknown
+            }
         };
         *counter += 1;
-        if !self.is_present(&binding) {
-            return None;
-        }
+        let is_present = self.is_present(&binding);
+        let entry = self.pods.get_mut(&binding.pod).filter(|_| is_present)?;
+        entry.unsettled |=
+            matches!(reply, BindReply::Conflict | BindReply::Failed | BindReply::Unknown);
         match reply {
-            BindReply::Bound => None,
+            BindReply::Bound => {
+                entry.acknowledged_ms = Some(now_ms);
+                None
+            }
             BindReply::Throttled(ms) => Some(Action::Bind(binding, now_ms + ms)),
-            BindReply::Conflict | BindReply::Failed | BindReply::Unknown => {
+            BindReply::Conflict | BindReply::Refused | BindReply::Failed | BindReply::Unknown => {
                 Some(Action::Get(binding, now_ms))
             }
         }
@@ -125,14 +133,17 @@ impl Adapter {
         None
     }
 
-    /// Gives up a decision. The pod is parked and keeps its room in the cell for as long as a late request could still
-    /// bind it. The backoff grows each time.
+    /// Gives up a decision. The pod is parked. It keeps its room in the cell, unless the API server refused each
+    /// request. The backoff grows each time.
     pub(super) fn give_up(&mut self, name: &PodName, now_ms: u64) {
         self.counters.given_up += 1;
         self.effects.push(Effect::GiveUp(name.clone()));
-        self.stop_waiting(name);
+        let is_sent = self.stop_waiting(name).is_none();
         self.leave_node(name);
+        let timeout_ms = self.settings.request_timeout_ms;
         let Some(entry) = self.pods.get_mut(name) else { return };
+        let (is_settled, may_arrive) = (is_sent && !entry.unsettled, is_sent && entry.unsettled);
+        entry.late_until_ms = if may_arrive { now_ms + timeout_ms } else { 0 };
         let backoff = (1000 << entry.parked.min(16)).min(BACKOFF_MAX_MS);
         entry.parked += 1;
         // Without the message, the pod's owner would not learn why the pod waits.
@@ -140,8 +151,11 @@ impl Adapter {
             let why = format!("the API server refuses the binding: {why}");
             self.effects.push(Effect::Refuse(name.clone(), why));
         }
-        let until_ms = now_ms + self.settings.request_timeout_ms.max(backoff);
+        let until_ms = now_ms + timeout_ms.max(backoff);
         entry.state = State::Parked { until_ms };
+        if is_settled {
+            self.replace(name, None);
+        }
         self.settle(name);
     }
 

@@ -1,9 +1,10 @@
 //! PodDisruptionBudgets, with the values that their controller has computed.
 //!
-//! As in kube-scheduler, only `status.disruptionsAllowed` counts. Each chosen victim lowers the budgets that apply to
-//! it, until the controller writes them again. So two preemptions do not use the same disruption. A deletion that may
-//! still turn out to be impossible only holds a disruption, until its outcome is known. A pod in `status.disruptedPods`
-//! costs no disruption, because the eviction API has counted it.
+//! As in kube-scheduler, only `status.disruptionsAllowed` counts. Each pod that is chosen for deletion holds a
+//! disruption of the budgets that apply to it. So two preemptions do not use the same disruption. It is released when
+//! the deletion turns out to be impossible, or once the controller has counted it: when the budget changes after the
+//! pod is known to be leaving, or half a minute later. A pod in `status.disruptedPods` costs no disruption, because the
+//! eviction API has counted it.
 //!
 //! A budget with an empty selector is for all pods of its namespace. As in kube-scheduler, preemption ignores it. The
 //! repair of overcommitted nodes, which Kubernetes does not have, respects it, like the eviction API.
@@ -15,6 +16,9 @@ use omega_workload::kube::api::DisruptionBudget;
 use omega_workload::kube::selector::labels_or_nothing;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
+
+/// Time after which the controller has counted a pod that is leaving.
+const COUNTED_MS: u64 = 30_000;
 
 /// Namespace and name of a budget.
 type Key = (String, String);
@@ -31,14 +35,25 @@ struct BudgetState {
     disrupted: BTreeMap<Key, BTreeSet<String>>,
     /// Allowed disruptions of the budgets that are for all pods of their namespaces.
     whole: BTreeMap<Key, u32>,
-    /// Jobs of the pods for which a disruption is held, by the pod's uid.
-    held: BTreeMap<String, Arc<Job>>,
+    /// Pods for which a disruption is held, by uid.
+    held: BTreeMap<String, Held>,
+}
+
+/// A pod that is to be deleted.
+#[derive(Debug)]
+struct Held {
+    job: Arc<Job>,
+    /// Time since which the pod is known to be leaving.
+    leaving_ms: Option<u64>,
+    /// Budgets that have changed since then.
+    counted: BTreeSet<Key>,
 }
 
 impl BudgetState {
     /// Returns the number of disruptions that a budget still allows; negative if more are held.
     fn left(&self, key: &Key, budget: &Budget) -> i64 {
-        let held = self.held.values().filter(|job| self.counts(key, budget, job)).count();
+        let open = self.held.values().filter(|held| !held.counted.contains(key));
+        let held = open.filter(|held| self.counts(key, budget, &held.job)).count();
         i64::from(budget.allowed) - i64::try_from(held).unwrap_or(i64::MAX)
     }
 
@@ -51,9 +66,10 @@ impl BudgetState {
 
     /// Whether each budget for all pods of a namespace allows one more disruption.
     fn whole_allow(&self, namespace: &str) -> bool {
-        let held = self.held.values().filter(|job| &*job.tenant == namespace).count();
+        let in_namespace = || self.held.values().filter(|held| &*held.job.tenant == namespace);
+        let held = |key: &Key| in_namespace().filter(|held| !held.counted.contains(key)).count();
         let mut of = self.whole.iter().filter(|((of, _), _)| of == namespace);
-        of.all(|(_, allowed)| usize::try_from(*allowed).is_ok_and(|allowed| held < allowed))
+        of.all(|(key, allowed)| usize::try_from(*allowed).is_ok_and(|allowed| held(key) < allowed))
     }
 
     fn insert(&mut self, object: &DisruptionBudget) {
@@ -65,6 +81,9 @@ impl BudgetState {
         }
         let disrupted = object.status.disrupted.iter().map(|(name, _)| name.clone());
         self.disrupted.insert(key.clone(), disrupted.collect());
+        for held in self.held.values_mut().filter(|held| held.leaving_ms.is_some()) {
+            held.counted.insert(key.clone());
+        }
         self.budgets.insert(key, budget);
     }
 
@@ -177,25 +196,99 @@ impl Budgets {
             && self.with(|state| state.whole_allow(&victim.tenant))
     }
 
-    /// Holds a disruption of each budget that applies to the pod with this uid, until it is released.
-    pub fn hold(&self, uid: &str, pod: Arc<Job>) {
-        self.with(|state| state.held.insert(uid.to_owned(), pod));
-    }
-
-    /// Releases the disruptions that are held for a pod. Returns the pod's job, if any were held.
-    pub fn release(&self, uid: &str) -> Option<Arc<Job>> {
-        self.with(|state| state.held.remove(uid))
-    }
-
-    /// Lowers the budgets that apply to a victim, until the budget controller has counted the disruption.
-    pub fn spend(&self, victim: &Job) {
+    /// Holds a disruption of each budget that applies to the pod with this uid.
+    pub fn hold(&self, uid: &str, job: Arc<Job>) {
+        let held = Held { job, leaving_ms: None, counted: BTreeSet::new() };
         self.with(|state| {
-            let mut budgets = std::mem::take(&mut state.budgets);
-            let of_victim = budgets.iter_mut().filter(|(key, of)| state.counts(key, of, victim));
-            of_victim.for_each(|(_, of)| of.allowed = of.allowed.saturating_sub(1));
-            state.budgets = budgets;
-            let whole = state.whole.iter_mut().filter(|((of, _), _)| *of == *victim.tenant);
-            whole.for_each(|(_, allowed)| *allowed = allowed.saturating_sub(1));
+            state.held.entry(uid.to_owned()).or_insert(held);
         });
+    }
+
+    /// Releases the disruptions that are held for a pod, because the pod is not deleted.
+    pub fn release(&self, uid: &str) {
+        self.with(|state| drop(state.held.remove(uid)));
+    }
+
+    /// Records that a pod is being deleted, or is gone.
+    pub fn note_leaving(&self, uid: &str, now_ms: u64) {
+        self.with(|state| {
+            if let Some(held) = state.held.get_mut(uid) {
+                held.leaving_ms.get_or_insert(now_ms);
+            }
+        });
+    }
+
+    /// Releases the disruptions that the controller must have counted by now.
+    pub fn tick(&self, now_ms: u64) {
+        let is_open = |held: &Held| {
+            held.leaving_ms.is_none_or(|since| now_ms < since.saturating_add(COUNTED_MS))
+        };
+        self.with(|state| state.held.retain(|_, held| is_open(held)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use omega_core::TaskGroup;
+
+    /// A budget of the namespace `t` for pods with these labels, which allows this number of disruptions.
+    fn object(labels: &str, allowed: u32) -> DisruptionBudget {
+        let text = format!(
+            r#"{{"metadata":{{"name":"b","namespace":"t"}},"spec":{{"selector":{labels}}},
+                "status":{{"disruptionsAllowed":{allowed}}}}}"#
+        );
+        serde_json::from_str(&text).expect("a budget")
+    }
+
+    fn pod(name: &str) -> Arc<Job> {
+        let group = TaskGroup::new(1, omega_core::Amounts::default()).with_label("app", "db");
+        Arc::new(Job::batch(name, group).with_tenant("t"))
+    }
+
+    fn allowed(budgets: &Budgets) -> u32 {
+        budgets.now().expect("budgets")[0].allowed
+    }
+
+    #[test]
+    fn a_held_disruption_is_released_when_the_controller_has_counted_it() {
+        let budgets = Budgets::default();
+        let selector = r#"{"matchLabels":{"app":"db"}}"#;
+        budgets.listed(&[object(selector, 2)]);
+        budgets.hold("u", pod("t/a#1"));
+        budgets.hold("u", pod("t/a#2"));
+        assert_eq!(allowed(&budgets), 1, "two preemptors may wait for one victim");
+        let change = |allowed| budgets.changed(&object(selector, allowed));
+        change(2);
+        assert_eq!(allowed(&budgets), 1, "the pod is not leaving yet");
+        budgets.note_leaving("u", 1000);
+        assert_eq!(allowed(&budgets), 1);
+        change(1);
+        assert_eq!(allowed(&budgets), 1, "the controller has counted the pod");
+        // The controller writes nothing if another pod has taken the place of the deleted one.
+        budgets.hold("v", pod("t/b#3"));
+        budgets.note_leaving("v", 2000);
+        budgets.note_leaving("v", 9000);
+        budgets.tick(31_999);
+        assert_eq!(allowed(&budgets), 0);
+        budgets.tick(32_000);
+        assert_eq!(allowed(&budgets), 1);
+        budgets.hold("w", pod("t/c#4"));
+        budgets.release("w");
+        assert_eq!(allowed(&budgets), 1, "the deletion was refused");
+    }
+
+    #[test]
+    fn a_budget_for_a_whole_namespace_counts_held_disruptions_in_the_same_way() {
+        let budgets = Budgets::default();
+        budgets.listed(&[object("{}", 1)]);
+        let other = pod("t/b#2");
+        assert!(budgets.allow(&other));
+        budgets.hold("u", pod("t/a#1"));
+        assert!(!budgets.allow(&other));
+        budgets.note_leaving("u", 0);
+        assert!(!budgets.allow(&other));
+        budgets.changed(&object("{}", 1));
+        assert!(budgets.allow(&other));
     }
 }

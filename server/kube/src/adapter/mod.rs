@@ -48,6 +48,9 @@ use std::sync::Arc;
 /// Scheduler name under which the adapter itself commits to the cell.
 const NAME: &str = "omega-kube/adapter";
 
+/// Time after the acknowledgement of a binding at which the pod is read if the watch has not reported it as bound.
+const ACKNOWLEDGED_MAX_MS: u64 = 60_000;
+
 /// A pod, with the state that the adapter keeps for it.
 #[derive(Debug)]
 struct Entry {
@@ -59,6 +62,12 @@ struct Entry {
     failures: u32,
     /// The server's message about the last binding of the current decision, if the server refused the binding.
     refusal: Option<String>,
+    /// Whether a request to bind the pod by the current decision may still arrive, although the pod is not bound.
+    unsettled: bool,
+    /// Time until which a request to bind the pod by a decision that was given up may arrive.
+    late_until_ms: u64,
+    /// Time at which the API server acknowledged the current decision's binding, unless the pod was read since.
+    acknowledged_ms: Option<u64>,
     /// Number of times that the pod was parked, which determines its backoff.
     parked: u32,
     /// Room that is kept for the pod on a node.
@@ -294,6 +303,9 @@ impl Adapter {
                     job: None,
                     failures: 0,
                     refusal: None,
+                    unsettled: false,
+                    late_until_ms: 0,
+                    acknowledged_ms: None,
                     parked: 0,
                     nomination: None,
                     refused: false,
@@ -306,6 +318,9 @@ impl Adapter {
                 self.join_group(&name);
             }
         }
+        if let Some(entry) = self.pods.get(&name).filter(|it| it.pod.metadata.deleted.is_some()) {
+            self.budgets.note_leaving(&entry.pod.metadata.uid, self.now_ms);
+        }
         self.settle(&name);
     }
 
@@ -314,11 +329,22 @@ impl Adapter {
     pub fn versions_reset(&mut self) {
         for (name, entry) in &mut self.pods {
             entry.version = 0;
-            if let (State::Assumed { decision, node }, None) = (&entry.state, &entry.waiting) {
-                let uid = entry.pod.metadata.uid.clone();
-                let (decision, pod, node) = (*decision, name.clone(), node.clone());
-                let binding = Binding { decision, pod, uid, node };
+            if let Some(binding) = sent_binding(name, entry) {
                 self.effects.push(Effect::Act(effects::Action::Get(binding, self.now_ms)));
+            }
+        }
+    }
+
+    /// Reads the pods whose binding was acknowledged long ago, and is still missing in the watch: the acknowledgement
+    /// may be wrong.
+    fn read_acknowledged(&mut self) {
+        let now_ms = self.now_ms;
+        for (name, entry) in &mut self.pods {
+            let is_due = |at: u64| now_ms >= at.saturating_add(ACKNOWLEDGED_MAX_MS);
+            if entry.acknowledged_ms.take_if(|at| is_due(*at)).is_some()
+                && let Some(binding) = sent_binding(name, entry)
+            {
+                self.effects.push(Effect::Act(effects::Action::Get(binding, now_ms)));
             }
         }
     }
@@ -374,6 +400,10 @@ impl Adapter {
             return None;
         }
         if self.state(&name) != Some(&State::Pending) {
+            if matches!(self.state(&name), Some(State::Parked { .. })) {
+                // The pod is scheduled again later, so it must not take room meanwhile.
+                self.replace(&name, None);
+            }
             return None;
         }
         let binding = self.assume(&name, node);
@@ -386,6 +416,8 @@ impl Adapter {
     pub fn tick(&mut self, now_ms: u64) {
         self.now_ms = now_ms;
         self.tick_claims(now_ms);
+        self.read_acknowledged();
+        self.budgets.tick(now_ms);
         self.evict_postponed(now_ms);
         self.repair_overcommits(now_ms);
         let due =
@@ -401,6 +433,13 @@ impl Adapter {
         self.settle_groups();
         let _ = self.cell.apply(Command::Expire { now_ms });
     }
+}
+
+/// Returns the binding of an assumed pod, if it was sent.
+fn sent_binding(name: &PodName, entry: &Entry) -> Option<Binding> {
+    let State::Assumed { decision, node } = &entry.state else { return None };
+    let (pod, uid, node) = (name.clone(), entry.pod.metadata.uid.clone(), node.clone());
+    entry.waiting.is_none().then_some(Binding { decision: *decision, pod, uid, node })
 }
 
 /// Parses a resource version; text that is not a number is version 0, the oldest.

@@ -79,7 +79,11 @@ impl Adapter {
     pub(super) fn lacks_resource(&self, pod: &Pod) -> Option<String> {
         let resource = self.converter.untracked(pod)?;
         if !self.untracked.values().any(|resources| resources.contains(&resource)) {
-            return Some(format!("no node has this resource: Insufficient {resource}"));
+            let nodes = self.nodes.len();
+            return Some(match nodes {
+                0 => "no nodes available to schedule pods".into(),
+                _ => format!("0/{nodes} nodes are available: {nodes} Insufficient {resource}."),
+            });
         }
         Some(if self.converter.kinds().count() == KINDS_MAX {
             format!(
@@ -98,8 +102,14 @@ impl Adapter {
         self.note_untracked(name, BTreeSet::new());
         let Some(id) = self.nodes.remove(name) else { return };
         self.forget_nominations_to(name);
-        // If the machine was removed first, the cell would make its tasks pending again.
-        self.pods_on(name).iter().for_each(|pod| self.replace(pod, None));
+        // If the machine was removed first, the cell would make its tasks pending again. Parked pods are on no node,
+        // but room is kept for them.
+        let mut pods = self.pods_on(name);
+        let parked = |entry: &Entry| matches!(entry.state, State::Parked { .. });
+        let parked = self.pods.iter().filter(|(_, entry)| parked(entry));
+        let with_room = parked.filter(|(_, entry)| self.machine_of(entry) == Some(id));
+        pods.extend(with_room.map(|(name, _)| name.clone()));
+        pods.iter().for_each(|pod| self.replace(pod, None));
         self.names.remove(&id);
         let _ = self.cell.apply(Command::RemoveMachine { id });
     }

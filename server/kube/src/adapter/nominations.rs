@@ -59,12 +59,6 @@ impl Adapter {
         Some(&nomination.node)
     }
 
-    /// Returns the victims that must be gone before a nominated pod is bound.
-    pub fn victims_of(&self, name: &PodName) -> impl Iterator<Item = &PodName> {
-        let nomination = self.pods.get(name).and_then(|entry| entry.nomination.as_ref());
-        nomination.into_iter().flat_map(|nomination| nomination.victims.keys())
-    }
-
     /// Makes the room that is kept for an unbound pod match the nomination in the pod's status.
     pub(super) fn follow_nomination(&mut self, name: &PodName) {
         let Some(entry) = self.pods.get(name).filter(|_| !self.starting) else { return };
@@ -223,6 +217,7 @@ impl Adapter {
         let entry = self.pods.get_mut(name)?;
         entry.state = State::Assumed { decision, node: node.clone() };
         (entry.failures, entry.refusal) = (0, None);
+        (entry.unsettled, entry.acknowledged_ms) = (false, None);
         self.on_node.entry(node.clone()).or_default().insert(name.clone());
         let uid = entry.pod.metadata.uid.clone();
         Some(Binding { decision, pod: name.clone(), uid, node })

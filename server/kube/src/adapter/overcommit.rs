@@ -94,7 +94,7 @@ impl Adapter {
             // If the last attempt had no known outcome, the watch has shown its effect since.
             let pending =
                 self.overcommits.0.get_mut(&node).and_then(|repairs| repairs.pending_uid.take());
-            pending.into_iter().for_each(|uid| drop(self.budgets.release(&uid)));
+            pending.into_iter().for_each(|uid| self.budgets.release(&uid));
             let over = self.lasting_excess(&node);
             if over.is_empty() {
                 self.overcommits.0.remove(&node);
@@ -178,7 +178,9 @@ impl Adapter {
             return;
         }
         let Repair { pod, uid, node, resources } = repair;
-        let held = self.budgets.release(&uid);
+        if done != Done::Done {
+            self.budgets.release(&uid);
+        }
         if let Some(repairs) = self.overcommits.0.get_mut(&node) {
             repairs.pending_uid.take_if(|pending| *pending == uid);
             if matches!(done, Done::Gone | Done::Refused) {
@@ -186,7 +188,6 @@ impl Adapter {
             }
         }
         if done == Done::Done {
-            held.into_iter().for_each(|job| self.budgets.spend(&job));
             self.counters.repairs += 1;
             self.effects.push(Effect::Tell(pod, Remark::Repaired { node, resources }));
         }

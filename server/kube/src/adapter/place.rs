@@ -193,7 +193,7 @@ impl Adapter {
         Some(self.converter.job(&entry.pod, "".into(), PLACED.into()))
     }
 
-    fn machine_of(&self, entry: &Entry) -> Option<MachineId> {
+    pub(super) fn machine_of(&self, entry: &Entry) -> Option<MachineId> {
         let task = TaskId { job: entry.job?, index: 0 };
         self.cell.read(|cell| cell.task(task)).and_then(|state| state.machine())
     }
@@ -282,7 +282,9 @@ impl Adapter {
         self.replace(name, None);
         self.selecting.remove(name);
         self.leave_group(name);
-        self.pods.remove(name);
+        if let Some(entry) = self.pods.remove(name) {
+            self.budgets.note_leaving(&entry.pod.metadata.uid, self.now_ms);
+        }
         self.victim_left(name);
     }
 }

@@ -8,16 +8,22 @@
 //!
 //! The cell checks the proposal: a transaction evicts the victims and claims their room. In the same batch of commands
 //! the victims are adopted again, because they run until their kubelet reports their end.
+//!
+//! | a victim | step |
+//! |---|---|
+//! | is bound | it is deleted |
+//! | is room that is kept for a pod, or for a pod whose binding was not sent or has failed | the room is given up |
+//! | is a pod whose binding may arrive | the caller makes a proposal for another machine |
 
 use super::effects::{Action, Done, Eviction, Nominee};
 use super::nominations::{Nomination, Origin};
-use super::{Adapter, Effect, PodName, Remark, State, scheduler_of};
+use super::{Adapter, Effect, Entry, PodName, Remark, State, scheduler_of};
 use omega_core::{Claim, Command, Job, JobId, MachineId, Outcome, SequenceNumber, TaskId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Delay in milliseconds before a pod is tried again if the API server refused to delete one of its victims, and before
-/// a deletion is requested again if the victim seemed to be gone, and is still there.
+/// a deletion is requested again if the victim seemed to be gone or leaving, and is still there.
 const REFUSED_MS: u64 = 30_000;
 
 /// A proposal: victims whose deletion would let a pod fit on a machine.
@@ -42,6 +48,8 @@ pub enum Verdict {
     Nominated,
     /// The cluster has changed since the proposal was made. The caller must make another one.
     Again,
+    /// The binding of a victim may still arrive. The caller must make a proposal for another machine.
+    InFlight,
     /// The pod does not need to be scheduled any more.
     Obsolete,
 }
@@ -59,6 +67,8 @@ enum Victim {
     Pod(PodName, Arc<Job>),
     /// Room that is kept for a less important pod. The room is given up, and no pod is deleted.
     Room(PodName),
+    /// A pod that has room, is not bound, and of which no binding can arrive. It is scheduled elsewhere.
+    Undecided(PodName),
 }
 
 impl Adapter {
@@ -81,7 +91,10 @@ impl Adapter {
         if !current || !self.may_preempt(name) {
             return Verdict::Obsolete;
         }
-        let Some(victims) = self.victims(proposal, &node) else { return Verdict::Again };
+        let victims = match self.victims(proposal, &node) {
+            Ok(victims) => victims,
+            Err(verdict) => return verdict,
+        };
         let mut jobs = Vec::new();
         for victim in &victims {
             if let Victim::Pod(_, job) = victim {
@@ -93,15 +106,20 @@ impl Adapter {
         }
         self.drop_nomination(name);
         let Some(room) = self.make_room(proposal) else { return Verdict::Again };
-        jobs.iter().for_each(|victim| self.budgets.spend(victim));
         let mut leaving = BTreeMap::new();
         for victim in victims {
             match victim {
-                Victim::Pod(victim, _) => {
-                    let uid = self.pods.get(&victim).map(|entry| entry.pod.metadata.uid.clone());
-                    leaving.insert(victim, uid.unwrap_or_default());
+                Victim::Pod(victim, job) => {
+                    let Some(entry) = self.pods.get(&victim) else { continue };
+                    let uid = entry.pod.metadata.uid.clone();
+                    // The controller has counted a pod that is leaving already.
+                    if entry.pod.metadata.deleted.is_none() {
+                        self.budgets.hold(&uid, job);
+                    }
+                    leaving.insert(victim, uid);
                 }
                 Victim::Room(nominee) => self.give_nomination_up(&nominee),
+                Victim::Undecided(victim) => self.displace(&victim),
             }
         }
         self.counters.preemptions += 1;
@@ -115,18 +133,50 @@ impl Adapter {
         Verdict::Nominated
     }
 
-    /// Returns the victims of a proposal; `None` if one of them is gone, or not bound yet.
-    fn victims(&self, proposal: &Proposal, node: &str) -> Option<Vec<Victim>> {
+    /// Returns the victims of a proposal. Returns an error if one of them is gone, or its binding may arrive.
+    fn victims(&self, proposal: &Proposal, node: &str) -> Result<Vec<Victim>, Verdict> {
         let victim = |job: &JobId| {
             if let Some(nominee) = self.rooms.get(job) {
-                return Some(Victim::Room(nominee.clone()));
+                return Ok(Victim::Room(nominee.clone()));
             }
-            let name = self.jobs.get(job)?;
-            let there = self.state(name) == Some(&State::Bound(node.to_owned()));
-            let spec = self.cell.read(|cell| cell.job(*job).cloned())?;
-            there.then(|| Victim::Pod(name.clone(), spec))
+            let name = self.jobs.get(job).ok_or(Verdict::Again)?;
+            let entry = self.pods.get(name).ok_or(Verdict::Again)?;
+            if self.machine_of(entry) != Some(proposal.machine) {
+                return Err(Verdict::Again);
+            }
+            match &entry.state {
+                State::Bound(at) if at == node => {
+                    let spec = self.cell.read(|cell| cell.job(*job).cloned());
+                    Ok(Victim::Pod(name.clone(), spec.ok_or(Verdict::Again)?))
+                }
+                State::Assumed { .. } | State::Parked { .. } if self.may_arrive(entry) => {
+                    Err(Verdict::InFlight)
+                }
+                State::Assumed { .. } | State::Parked { .. } => Ok(Victim::Undecided(name.clone())),
+                State::Held(_) | State::Pending | State::Bound(_) => Err(Verdict::Again),
+            }
         };
         proposal.victims.iter().map(victim).collect()
+    }
+
+    /// Whether a binding of a pod that has room, and is not bound, may still arrive.
+    fn may_arrive(&self, entry: &Entry) -> bool {
+        match entry.state {
+            State::Assumed { .. } => entry.waiting.is_none(),
+            _ => entry.late_until_ms > self.now_ms,
+        }
+    }
+
+    /// Takes the room of a pod that is not bound, and of which no binding can arrive.
+    fn displace(&mut self, name: &PodName) {
+        if matches!(self.state(name), Some(State::Assumed { .. })) {
+            self.effects.push(Effect::GiveUp(name.clone()));
+            self.stop_waiting(name);
+            self.leave_node(name);
+            self.set(name, State::Held(String::new()));
+        }
+        self.replace(name, None);
+        self.settle(name);
     }
 
     /// Places a job that keeps room for the pod on the machine of its victims, if the pod fits without them. Returns
@@ -195,10 +245,9 @@ impl Adapter {
     pub fn evicted(&mut self, eviction: Eviction, done: Done, now_ms: u64) {
         let delay_ms = match done {
             Done::Done => {
-                let Eviction { pod, by_uid, node, .. } = eviction;
-                self.postponed.remove(&pod);
+                let Eviction { pod, by_uid, node, .. } = eviction.clone();
                 self.effects.push(Effect::Tell(pod, Remark::Preempted { by_uid, node }));
-                return;
+                REFUSED_MS
             }
             Done::Refused => return self.put_off(&eviction, now_ms),
             // Usually, the watch reports that the victim is gone. But a status that others often write causes the same
@@ -207,26 +256,31 @@ impl Adapter {
             Done::Throttled(ms) => ms,
             Done::Unknown => 1000,
         };
-        if self.is_wanted(&eviction) {
-            let at_ms = now_ms.saturating_add(delay_ms);
-            self.postponed.insert(eviction.pod.clone(), Postponed { eviction, at_ms });
-        }
+        let at_ms = now_ms.saturating_add(delay_ms);
+        self.postponed.insert(eviction.pod.clone(), Postponed { eviction, at_ms });
     }
 
-    /// Requests the postponed deletions whose time has come. A deletion is dropped if no pod waits for it any more: the
-    /// pod may have been bound elsewhere since, or may have been deleted.
+    /// Requests the postponed deletions whose time has come. A deletion is dropped if the victim is leaving, or if no
+    /// pod waits for it any more: the pod may have been bound elsewhere since, or may have been deleted.
     pub(super) fn evict_postponed(&mut self, now_ms: u64) {
         let due = self.postponed.extract_if(.., |_, postponed| postponed.at_ms <= now_ms);
         let due: Vec<Postponed> = due.map(|(_, postponed)| postponed).collect();
         for Postponed { eviction, .. } in due {
+            let victim = self.pods.get(&eviction.pod).map(|entry| &entry.pod.metadata);
+            if victim.is_none_or(|it| it.uid != eviction.uid || it.deleted.is_some()) {
+                continue;
+            }
             if self.is_wanted(&eviction) {
                 self.effects.push(Effect::Act(Action::Evict(eviction, 0)));
+            } else {
+                self.budgets.release(&eviction.uid);
             }
         }
     }
 
     /// Gives up the nominations that wait for this victim, because the API server refuses to delete it.
     fn put_off(&mut self, eviction: &Eviction, now_ms: u64) {
+        self.budgets.release(&eviction.uid);
         let waits = |name: &&PodName| {
             let kept = self.pods.get(*name).and_then(|entry| entry.nomination.as_ref());
             kept.is_some_and(|kept| kept.victims.contains_key(&eviction.pod))

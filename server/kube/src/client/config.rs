@@ -4,7 +4,7 @@
 //! an entry wins.
 
 use super::error::ConfigError;
-use super::exec::{Exec, Identity};
+use super::exec::Exec;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use omega_workload::readable;
@@ -26,19 +26,38 @@ pub enum Auth {
     Exec(Exec),
 }
 
+/// Certificates or a key, in PEM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Pem {
+    /// The text.
+    Text(Vec<u8>),
+    /// A file with the text, whose content is replaced from time to time.
+    File(PathBuf),
+}
+
+impl Pem {
+    /// Returns the present text.
+    pub(super) fn read(&self) -> Result<Vec<u8>, ConfigError> {
+        match self {
+            Pem::Text(text) => Ok(text.clone()),
+            Pem::File(path) => read(path),
+        }
+    }
+}
+
 /// The API server and the credentials for it.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The server's address, such as `https://10.0.0.1:6443`.
     pub server: String,
-    /// Certificates of the trusted authorities, in PEM; `None` means the authorities of the system.
-    pub authorities: Option<Vec<u8>>,
+    /// Certificates of the trusted authorities; `None` means the authorities of the system.
+    pub authorities: Option<Pem>,
     /// The name in the server's certificate, if it is not the host of the address.
     pub server_name: Option<String>,
     /// Whether the server's certificate is accepted unchecked.
     pub insecure: bool,
-    /// The client's certificate.
-    pub identity: Option<Identity>,
+    /// The client's certificate, and its key.
+    pub identity: Option<(Pem, Pem)>,
     /// Credentials other than a client certificate.
     pub auth: Auth,
 }
@@ -146,7 +165,7 @@ impl Config {
         let folder = Path::new("/var/run/secrets/kubernetes.io/serviceaccount");
         Ok(Some(Config {
             server: format!("https://{host}:{port}"),
-            authorities: Some(read(&folder.join("ca.crt"))?),
+            authorities: Some(file(folder.join("ca.crt"))?),
             server_name: None,
             insecure: false,
             identity: None,
@@ -250,6 +269,12 @@ fn read(path: &Path) -> Result<Vec<u8>, ConfigError> {
     readable::read(path).map_err(|source| ConfigError::Read { path: path.to_owned(), source })
 }
 
+/// Returns a file that can be read now.
+fn file(path: PathBuf) -> Result<Pem, ConfigError> {
+    read(&path)?;
+    Ok(Pem::File(path))
+}
+
 fn fault(path: &Path, message: String) -> ConfigError {
     ConfigError::Field { path: path.to_owned(), message }
 }
@@ -288,7 +313,7 @@ fn config(
 
 impl Reader<'_> {
     /// Returns the client's certificate and the other credentials of a user.
-    fn credentials(&self, user: &User) -> Result<(Option<Identity>, Auth), ConfigError> {
+    fn credentials(&self, user: &User) -> Result<(Option<(Pem, Pem)>, Auth), ConfigError> {
         if user.auth_provider.is_some() {
             let message = "auth-provider is not supported: use exec, as kubectl does since 1.26";
             return Err(fault(self.path, message.into()));
@@ -311,7 +336,7 @@ impl Reader<'_> {
             user.client_key.as_deref(),
         )?;
         let identity = match (certificate, key) {
-            (Some(certificate), Some(key)) => Some(Identity { certificate, key }),
+            (Some(certificate), Some(key)) => Some((certificate, key)),
             (None, None) => None,
             _ => {
                 let message = "client-certificate and client-key must be given together";
@@ -341,14 +366,14 @@ impl Reader<'_> {
         &self,
         field: &str,
         data: Option<&str>,
-        file: Option<&Path>,
-    ) -> Result<Option<Vec<u8>>, ConfigError> {
+        path: Option<&Path>,
+    ) -> Result<Option<Pem>, ConfigError> {
         if let Some(data) = data {
             let decoded = STANDARD.decode(data.trim());
             let wrong = |why| fault(self.path, format!("{field} is not base64: {why}"));
-            return decoded.map(Some).map_err(wrong);
+            return decoded.map(|text| Some(Pem::Text(text))).map_err(wrong);
         }
-        file.map(|file| read(&self.folder().join(file))).transpose()
+        path.map(|path| file(self.folder().join(path))).transpose()
     }
 }
 
@@ -376,7 +401,7 @@ users: [{name: u, user: {token: secret}}]
     fn a_context_names_a_cluster_and_a_user() {
         let config = load(GOOD).expect("a configuration");
         assert_eq!(config.server, "https://h:6443");
-        assert_eq!(config.authorities.as_deref(), Some(&b"abc"[..]));
+        assert_eq!(config.authorities, Some(Pem::Text(b"abc".into())));
         assert!(matches!(config.auth, Auth::Token(token) if token == "secret"));
     }
 

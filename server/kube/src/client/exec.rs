@@ -7,6 +7,9 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::SystemTime;
 
+/// The zero time of a plugin in Go, whose credentials do not expire.
+const NEVER: &str = "0001-01-01T00:00:00Z";
+
 /// A credential plugin.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -107,7 +110,15 @@ fn parse(printed: &[u8]) -> Result<Credential, String> {
             "its output has neither status.token nor a client certificate with its key".into()
         );
     }
-    let until = status.expiration_timestamp.as_deref().and_then(time::parse);
+    let expires = status.expiration_timestamp.filter(|text| text != NEVER);
+    let read = |text: String| {
+        time::parse(&text).ok_or_else(|| {
+            format!(
+                "its output has the status.expirationTimestamp {text:?}: write it as in RFC 3339"
+            )
+        })
+    };
+    let until = expires.map(read).transpose()?;
     Ok(Credential { token: status.token, identity, until })
 }
 
@@ -126,5 +137,18 @@ mod tests {
         assert!(parse(pair).expect("a certificate").identity.is_some());
         assert!(parse(br#"{"status":{}}"#).is_err());
         assert!(parse(b"{}").is_err());
+    }
+
+    #[test]
+    fn an_unreadable_expiration_is_an_error() {
+        let until = |text: &str| {
+            let status = serde_json::json!({"token": "t", "expirationTimestamp": text});
+            let printed = serde_json::json!({"status": status}).to_string();
+            parse(printed.as_bytes()).map(|credential| credential.until)
+        };
+        assert!(until("soon").expect_err("it is no time").contains("soon"));
+        assert_eq!(until("2030-01-01T01:00:00+01:00"), until("2030-01-01T00:00:00Z"));
+        assert!(until("2030-01-01T00:00:00Z").expect("a time").is_some());
+        assert_eq!(until(NEVER), Ok(None));
     }
 }

@@ -125,7 +125,7 @@ fn retry_after(headers: &http::HeaderMap) -> Option<u64> {
 
 impl Response {
     /// Returns the message of a `Status` object. If the body is no `Status`, returns its text: a server that limits its
-    /// requests rejects with plain text.
+    /// requests rejects with plain text. If the body is empty, returns the status.
     #[must_use]
     pub fn message(&self) -> String {
         #[derive(serde::Deserialize)]
@@ -134,9 +134,37 @@ impl Response {
         }
         match serde_json::from_slice::<Status>(&self.body) {
             Ok(status) => status.message,
+            Err(_) if self.body.trim_ascii().is_empty() => format!("HTTP {}", self.status),
             Err(_) => String::from_utf8_lossy(&self.body[..self.body.len().min(200)]).trim().into(),
         }
     }
+
+    /// Whether the body is an object of the API server. A page of a proxy is none, whatever its status.
+    #[must_use]
+    pub fn is_object(&self) -> bool {
+        self.object().is_some()
+    }
+
+    /// Whether the body is the `Status` of a request that was carried out.
+    #[must_use]
+    pub fn is_success(&self) -> bool {
+        self.object().is_some_and(|body| body.kind == "Status" && body.status == "Success")
+    }
+
+    fn object(&self) -> Option<Object> {
+        serde_json::from_slice(&self.body).ok()
+    }
+}
+
+/// The fields by which an object of the API server is recognized.
+#[derive(serde::Deserialize)]
+struct Object {
+    #[expect(dead_code, reason = "its presence is the point")]
+    metadata: serde_json::Map<String, serde_json::Value>,
+    #[serde(default)]
+    kind: String,
+    #[serde(default)]
+    status: serde_json::Value,
 }
 
 /// The client. Clones share its connections.
@@ -257,7 +285,7 @@ impl Client {
             let fresh = kept.is_none();
             let mut sender = match kept {
                 Some(sender) => sender,
-                None => self.0.endpoint.connect(session.tls.as_ref()).await?,
+                None => self.connect(&session).await?,
             };
             if sender.ready().await.is_err() && !fresh {
                 continue;
@@ -273,13 +301,33 @@ impl Client {
         }
     }
 
+    /// Opens a connection. If this fails and credentials are in files, these are read again for the next call: the
+    /// server may have a certificate of a new authority.
+    async fn connect(&self, session: &Arc<Session>) -> Result<Sender, CallError> {
+        let connected = self.0.endpoint.connect(session.tls.as_ref()).await;
+        if connected.is_err() && session.reads_files {
+            self.0.session.lock().await.take_if(|known| Arc::ptr_eq(known, session));
+        }
+        connected
+    }
+
     async fn session(&self) -> Result<Arc<Session>, ConfigError> {
         let mut session = self.0.session.lock().await;
         match &*session {
             Some(session) if !session.is_over() => Ok(Arc::clone(session)),
             old => {
                 let renews = old.is_some();
-                let new = Arc::new(Session::new(&self.0.config).await?);
+                let new = match (Session::new(&self.0.config).await, old) {
+                    (Ok(new), _) => Arc::new(new),
+                    // A certificate may be newer than its key, until both files are replaced.
+                    (Err(why), Some(old)) if old.reads_files => {
+                        tracing::warn!(%why, "the credentials are not renewed");
+                        let old = Arc::new(old.once_more());
+                        *session = Some(Arc::clone(&old));
+                        return Ok(old);
+                    }
+                    (Err(why), _) => return Err(why),
+                };
                 if renews {
                     // Idle connections may still use the old certificate.
                     self.drop_idle();

@@ -1,4 +1,4 @@
-//! Times of the API server: RFC 3339 in UTC, to the second or the microsecond.
+//! Times of the API server: RFC 3339 in UTC, to the second or the microsecond. Plugins may print other offsets.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -48,17 +48,42 @@ pub fn micros(at: SystemTime) -> String {
     format!("{text}.{micros:06}Z")
 }
 
-/// Parses a time in UTC; `None` if the text is not such a time.
+/// Parses an offset from UTC, as seconds.
+fn offset(text: &str) -> Option<i64> {
+    let (hours, minutes) = text.get(1..)?.split_once(':')?;
+    let is_short = |part: &str| part.len() == 2 && part.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_short(hours) || !is_short(minutes) {
+        return None;
+    }
+    let seconds = hours.parse::<i64>().ok()? * 3600 + minutes.parse::<i64>().ok()? * 60;
+    Some(if text.starts_with('-') { -seconds } else { seconds })
+}
+
+/// Parses a time as in RFC 3339; `None` if the text is not such a time, or the time is before 1970.
 #[must_use]
 pub fn parse(text: &str) -> Option<SystemTime> {
-    let (date, time) = text.strip_suffix('Z')?.split_once('T')?;
+    let (date, time) = text.split_once('T')?;
+    let (time, offset) = match time.strip_suffix('Z') {
+        Some(time) => (time, 0),
+        None => {
+            let (time, rest) = time.split_at(time.find(['+', '-'])?);
+            (time, offset(rest)?)
+        }
+    };
     let mut date = date.splitn(3, '-').map(str::parse::<i64>);
     let (year, month, day) = (date.next()?.ok()?, date.next()?.ok()?, date.next()?.ok()?);
     let mut time = time.splitn(3, ':');
     let hour: i64 = time.next()?.parse().ok()?;
     let minute: i64 = time.next()?.parse().ok()?;
     let second: f64 = time.next()?.parse().ok()?;
-    let in_day = hour * 3600 + minute * 60;
+    let is_date =
+        (0..=9999).contains(&year) && (1..=12).contains(&month) && (1..=31).contains(&day);
+    let is_time =
+        (0..24).contains(&hour) && (0..60).contains(&minute) && (0.0..61.0).contains(&second);
+    if !is_date || !is_time {
+        return None;
+    }
+    let in_day = hour * 3600 + minute * 60 - offset;
     let whole = u64::try_from(days(year, month, day) * 86_400 + in_day).ok()?;
     let fraction = Duration::try_from_secs_f64(second).ok()?;
     Some(UNIX_EPOCH + Duration::from_secs(whole) + fraction)
@@ -77,6 +102,31 @@ mod tests {
         let leap = UNIX_EPOCH + Duration::from_millis(1_709_164_800_250);
         assert_eq!(micros(leap), "2024-02-29T00:00:00.250000Z");
         assert_eq!(parse("2024-02-29T00:00:00.250Z"), Some(leap));
-        assert_eq!(parse("yesterday"), None);
+    }
+
+    #[test]
+    fn offsets_from_utc_are_parsed() {
+        let leap = Some(UNIX_EPOCH + Duration::from_secs(1_709_164_800));
+        for text in
+            ["2024-02-29T00:00:00+00:00", "2024-02-29T05:30:00+05:30", "2024-02-28T19:00:00-05:00"]
+        {
+            assert_eq!(parse(text), leap, "{text}");
+        }
+    }
+
+    #[test]
+    fn other_texts_are_no_times() {
+        for text in [
+            "yesterday",
+            "2024-02-29T00:00:00",
+            "2024-02-29T00:00:00+1:00",
+            "2024-02-29T00:00:00+é",
+            "2024-13-01T00:00:00Z",
+            "2024-02-29T24:00:00Z",
+            "2024-02-29T00:00:1e19Z",
+            "9223372036854775807-01-01T00:00:00Z",
+        ] {
+            assert_eq!(parse(text), None, "{text}");
+        }
     }
 }

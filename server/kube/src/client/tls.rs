@@ -14,12 +14,13 @@ use std::sync::Arc;
 const SYSTEM: [&str; 3] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
 
-/// Returns the TLS configuration of a client.
+/// Returns the TLS configuration of a client that trusts these authorities.
 ///
 /// # Errors
 /// If a certificate or the key is not PEM, or if the key does not belong to the certificate.
 pub(super) fn config(
     config: &Config,
+    authorities: Option<&[u8]>,
     identity: Option<&Identity>,
 ) -> Result<ClientConfig, ConfigError> {
     let fault = |why: &dyn std::fmt::Display| ConfigError::Tls(why.to_string());
@@ -30,7 +31,7 @@ pub(super) fn config(
         let verifier = Arc::new(Unchecked(provider));
         builder.dangerous().with_custom_certificate_verifier(verifier)
     } else {
-        builder.with_root_certificates(roots(config.authorities.as_deref())?)
+        builder.with_root_certificates(roots(authorities)?)
     };
     let Some(identity) = identity else { return Ok(builder.with_no_client_auth()) };
     let chain = certificates(&identity.certificate)?;

@@ -16,9 +16,11 @@ use crate::profiles::KubeProfile;
 use crate::watch::Event;
 use crate::watch::progress::Progress;
 use crate::workers::{Collect, Workers};
+use omega_core::MachineId;
 use omega_workload::kube::api::{Namespace, Node, Pod, PodGroup};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 use tokio::sync::mpsc::{Receiver, Sender};
 
@@ -45,24 +47,19 @@ pub enum EngineError {
     Workers(std::io::Error),
 }
 
-/// Progress of the engine's start, for probes. Clones share it.
+/// Whether the engine has mirrored the first lists of the cluster, for probes. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub struct Stage(Arc<Mutex<Stages>>);
+pub struct Readiness(Arc<AtomicBool>);
 
-#[derive(Debug, Default)]
-struct Stages {
-    mirrored: bool,
-}
-
-impl Stage {
-    /// Whether the lists of the cluster are complete.
+impl Readiness {
+    /// Whether the first lists are mirrored.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).mirrored
+        self.0.load(Ordering::Relaxed)
     }
 
-    pub(super) fn ready(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).mirrored = true;
+    pub(super) fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 
@@ -86,8 +83,8 @@ pub struct Parts {
     pub metrics: Arc<Metrics>,
     /// The times at which the mirrored lists were last known to be up to date.
     pub progress: Progress,
-    /// The progress of the start, for probes.
-    pub stage: Stage,
+    /// Whether the first lists are mirrored, for probes.
+    pub readiness: Readiness,
     /// The sending side of the engine's own queue, for workers.
     pub queue: Sender<Input>,
 }
@@ -103,13 +100,15 @@ pub struct Engine {
     /// The attempts to schedule each unbound pod, for metrics.
     pub(super) attempts: Attempts,
     /// In a dry run, the node that was chosen for each pod.
-    pub(super) would: BTreeMap<PodName, String>,
+    pub(super) dry_run_nodes: BTreeMap<PodName, String>,
     /// Pods for which the preempter is looking for victims.
-    pub(super) asking: BTreeSet<PodName>,
+    pub(super) searching: BTreeSet<PodName>,
     /// Pods that are not scheduled, each with the reason, which is still to be reported to the pod's owner.
-    pub(super) untold: BTreeMap<PodName, String>,
+    pub(super) unreported_reasons: BTreeMap<PodName, String>,
     /// Pods for which the preempter must look for victims once more after its present search.
-    pub(super) again: BTreeSet<PodName>,
+    pub(super) search_again: BTreeSet<PodName>,
+    /// Machines that are left out of the present search for victims for a pod.
+    pub(super) left_out: BTreeMap<PodName, BTreeSet<MachineId>>,
     /// The counters at the last update of the metrics.
     pub(super) counted: Counters,
     pub(super) ticks: u64,
@@ -127,10 +126,11 @@ impl Engine {
             leads: false,
             started: Instant::now(),
             attempts: Attempts::default(),
-            would: BTreeMap::new(),
-            asking: BTreeSet::new(),
-            untold: BTreeMap::new(),
-            again: BTreeSet::new(),
+            dry_run_nodes: BTreeMap::new(),
+            searching: BTreeSet::new(),
+            unreported_reasons: BTreeMap::new(),
+            search_again: BTreeSet::new(),
+            left_out: BTreeMap::new(),
             counted: Counters::default(),
             ticks: 0,
         }
@@ -205,7 +205,7 @@ impl Engine {
         self.adapter = Some(adapter);
         self.note_first_pods();
         later.into_iter().for_each(|input| self.handle(input));
-        self.parts.stage.ready();
+        self.parts.readiness.set();
         self.figures();
         tracing::info!("the mirror is whole");
         self.start_workers()
@@ -254,9 +254,9 @@ impl Engine {
                 if let Some(adapter) = &mut self.adapter {
                     adapter.tick(now_ms);
                 }
-                std::mem::take(&mut self.again)
-                    .into_iter()
-                    .for_each(|pod| self.request_victims(pod));
+                for pod in std::mem::take(&mut self.search_again) {
+                    self.search(pod);
+                }
                 self.report_reasons();
                 self.figures();
             }
@@ -330,9 +330,9 @@ impl Engine {
                     Action::Claim(ClaimChoice { binding, .. }, _) | Action::Bind(binding, _),
                 ) if self.parts.mode == Mode::DryRun => {
                     tracing::info!(pod = %binding.pod, node = %binding.node, "would bind");
-                    self.would.insert(binding.pod, binding.node);
+                    self.dry_run_nodes.insert(binding.pod, binding.node);
                 }
-                Effect::Refuse(name, why) => drop(self.untold.insert(name, why)),
+                Effect::Refuse(name, why) => drop(self.unreported_reasons.insert(name, why)),
                 Effect::GiveUp(name) => self.note_given_up(&name),
                 Effect::Act(_) if self.parts.mode == Mode::DryRun => {}
                 Effect::Act(action) => self.act(Some(action), now_ms),
@@ -377,7 +377,7 @@ impl Engine {
             Event::Listed(pods, at) => adapter.pods_listed(pods, &at),
             Event::Changed(pod) => adapter.pod_changed(pod),
             Event::Deleted(pod) => {
-                self.would.remove(&PodName::of(&pod));
+                self.dry_run_nodes.remove(&PodName::of(&pod));
                 adapter.pod_deleted(&pod);
             }
         }
@@ -398,7 +398,7 @@ impl Engine {
             return;
         }
         let name = PodName::of(pod);
-        let Some(ours) = self.would.remove(&name) else { return };
+        let Some(ours) = self.dry_run_nodes.remove(&name) else { return };
         let theirs = &pod.spec.node_name;
         let outcome = if ours == *theirs { "same" } else { "other" };
         self.parts.metrics.dry_run.get_or_create(&[("node", outcome)]).inc();
@@ -422,7 +422,7 @@ impl Engine {
             if let Some(why) = adapter.gang_unplaced(*job) {
                 let pods = adapter.pods_of_gang(*job).iter();
                 missed.extend(pods.clone().map(|pod| (pod.clone(), *job)));
-                self.untold.extend(pods.map(|pod| (pod.clone(), why.clone())));
+                self.unreported_reasons.extend(pods.map(|pod| (pod.clone(), why.clone())));
             }
             if let Some(pod) = adapter.pod_of(*job) {
                 self.parts.notices.request_explanation(pod.clone(), *job);
@@ -436,7 +436,7 @@ impl Engine {
         for binding in bindings {
             if self.parts.mode == Mode::DryRun {
                 tracing::info!(pod = %binding.pod, node = %binding.node, "would bind");
-                self.would.insert(binding.pod, binding.node);
+                self.dry_run_nodes.insert(binding.pod, binding.node);
             } else {
                 self.parts.outbox.act(Action::Bind(binding, 0), 0);
             }
@@ -450,7 +450,7 @@ impl Engine {
             BindReply::Bound => "bound",
             BindReply::Conflict => "conflict",
             BindReply::Throttled(_) => "throttled",
-            BindReply::Failed => "failed",
+            BindReply::Refused | BindReply::Failed => "failed",
             BindReply::Unknown => "unknown",
         };
         self.parts.metrics.bindings.get_or_create(&[("answer", outcome)]).inc();
@@ -472,11 +472,11 @@ impl Engine {
         self.parts.outbox.act(action, delay);
     }
 
-    /// Passes the reasons in `untold` to the explainer, until its queue is full.
+    /// Passes the unreported reasons to the explainer, until its queue is full.
     fn report_reasons(&mut self) {
-        while let Some((pod, why)) = self.untold.pop_first() {
+        while let Some((pod, why)) = self.unreported_reasons.pop_first() {
             if !self.parts.notices.send_reason(pod.clone(), why.clone()) {
-                self.untold.insert(pod, why);
+                self.unreported_reasons.insert(pod, why);
                 return;
             }
         }

@@ -17,6 +17,16 @@ enum Until {
     Always,
 }
 
+impl Until {
+    fn is_open(self) -> bool {
+        match self {
+            Until::Never => false,
+            Until::Then(then) => Instant::now() < then,
+            Until::Always => true,
+        }
+    }
+}
+
 /// The fence. Clones share its state.
 #[derive(Clone, Debug)]
 pub struct Fence(Arc<Mutex<Until>>);
@@ -39,6 +49,17 @@ impl Fence {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Until::Then(then);
     }
 
+    /// Keeps an open fence open until this time. Returns `false` if the fence has closed, and does not open it again.
+    #[must_use]
+    pub fn extend_until(&self, then: Instant) -> bool {
+        let mut until = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !until.is_open() {
+            return false;
+        }
+        *until = Until::Then(then);
+        true
+    }
+
     /// Closes the fence.
     pub fn close(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Until::Never;
@@ -47,10 +68,23 @@ impl Fence {
     /// Whether a request may be sent.
     #[must_use]
     pub fn is_open(&self) -> bool {
-        match *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
-            Until::Never => false,
-            Until::Then(then) => Instant::now() < then,
-            Until::Always => true,
-        }
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_open()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn a_closed_fence_is_not_extended() {
+        let later = Instant::now() + Duration::from_secs(3600);
+        let fence = Fence::closed();
+        assert!(!fence.extend_until(later) && !fence.is_open());
+        fence.open_until(later);
+        assert!(fence.extend_until(later) && fence.is_open());
+        fence.open_until(Instant::now());
+        assert!(!fence.extend_until(later) && !fence.is_open(), "its time was over");
     }
 }

@@ -4,6 +4,9 @@
 //! renewal. Another process takes over when it has seen no renewal for the whole duration. Before it writes, it also
 //! waits for the timeout of a request, because a request of the old leader may still be in flight. So two processes
 //! never write at the same time.
+//!
+//! Duration and timeout may differ between the processes, for example during an update. So each waits for the longer of
+//! its own and the old leader's, which are in the lease.
 
 use super::fence::Fence;
 use crate::client::{Call, CallError, Client, Response, time};
@@ -13,6 +16,12 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// Number of further attempts to release the lease after a conflict.
 const RELEASES_MAX: u32 = 3;
+
+/// The longest duration of a lease, and the longest timeout of a request, that the options of another process allow.
+const OPTION_MAX: Duration = Duration::from_secs(300);
+
+/// Annotation with the time in seconds for which requests may arrive after the holder has stopped to write.
+const ARRIVAL: &str = "omega-kube/late-requests-seconds";
 
 /// A lease, and the process that tries to acquire it.
 #[derive(Clone, Debug)]
@@ -27,10 +36,14 @@ pub struct Candidate {
     pub duration: Duration,
 }
 
+/// Returns how long the holder of a lease of this duration may write after a renewal.
+fn deadline(duration: Duration) -> Duration {
+    duration * 2 / 3
+}
+
 impl Candidate {
-    /// Returns how long the leader may write after a renewal.
     fn deadline(&self) -> Duration {
-        self.duration * 2 / 3
+        deadline(self.duration)
     }
 
     /// Returns the interval of renewals and of attempts to acquire the lease.
@@ -48,10 +61,7 @@ struct ObservedLease {
 /// The result of an attempt to acquire or renew the lease.
 enum Attempt {
     /// This process acquired the lease from another process that had not released it.
-    TakenOver {
-        /// Time for which the other process may still send requests.
-        writes_for: Duration,
-    },
+    TakenOver,
     /// This process has the lease.
     Held,
     /// Another process has the lease, or the attempt failed.
@@ -66,6 +76,9 @@ pub struct Election {
     observed: Option<ObservedLease>,
     /// The time at which the last successful write of the lease was sent. The fence closes a deadline later.
     renewed: Instant,
+    /// Time for which requests of the old leader may still arrive after this process has acquired the lease; `None` if
+    /// there is none, or after the wait.
+    wait: Option<Duration>,
 }
 
 fn text<'a>(lease: &'a Value, field: &str) -> &'a str {
@@ -76,7 +89,7 @@ impl Election {
     /// Creates the election of a candidate. The election opens and closes `fence`.
     #[must_use]
     pub fn new(client: Client, candidate: Candidate, fence: Fence) -> Election {
-        Election { client, candidate, fence, observed: None, renewed: Instant::now() }
+        Election { client, candidate, fence, observed: None, renewed: Instant::now(), wait: None }
     }
 
     fn path(&self) -> String {
@@ -89,18 +102,18 @@ impl Election {
         loop {
             let sent = Instant::now();
             match self.attempt().await {
-                Ok(Attempt::Held) => {
-                    self.open(sent);
-                    return;
-                }
-                Ok(Attempt::TakenOver { writes_for }) => {
-                    // The old leader may have sent a request shortly before its time was over, and the request may
-                    // still arrive.
-                    let wait_until = Instant::now() + writes_for + self.client.timeout();
-                    if self.renew_until(wait_until).await {
+                // The answer to the write that took the lease over may have been lost, so the wait decides.
+                Ok(Attempt::Held | Attempt::TakenOver) => match self.wait {
+                    None => {
+                        self.open(sent);
                         return;
                     }
-                }
+                    Some(wait) => {
+                        if self.renew_until(sent, Instant::now() + wait).await {
+                            return;
+                        }
+                    }
+                },
                 Ok(Attempt::Not) => {}
                 Err(why) if why.is_no_answer() => {}
                 Err(why) => tracing::warn!(%why, "the lease cannot be read or written"),
@@ -111,13 +124,20 @@ impl Election {
 
     /// Opens the fence after a write of the lease that was sent at this time.
     fn open(&mut self, sent: Instant) {
-        self.renewed = sent;
+        (self.renewed, self.wait) = (sent, None);
         self.fence.open_until(sent + self.candidate.deadline());
     }
 
-    /// Renews the lease until `end`, and then opens the fence. Returns `false` if the lease is lost before `end`.
-    async fn renew_until(&mut self, end: Instant) -> bool {
-        let mut renewed = Instant::now();
+    /// Keeps the fence open after a renewal that was sent at this time. Returns `false` if the fence has closed, so
+    /// that requests may have been lost.
+    fn extend(&mut self, sent: Instant) -> bool {
+        self.renewed = sent;
+        self.fence.extend_until(sent + self.candidate.deadline())
+    }
+
+    /// Renews the lease until `end`, and then opens the fence. The last write was sent at `renewed`. Returns `false`
+    /// if the lease is lost before `end`.
+    async fn renew_until(&mut self, mut renewed: Instant, end: Instant) -> bool {
         while Instant::now() < end {
             tokio::time::sleep(
                 self.candidate.interval().min(end.saturating_duration_since(Instant::now())),
@@ -150,9 +170,15 @@ impl Election {
             // There is time for a second attempt, on a new connection.
             let limit = left.min(self.candidate.deadline() / 2);
             match tokio::time::timeout(limit, self.attempt()).await {
-                Ok(Ok(Attempt::Held)) => self.open(sent),
+                // The answer may have come too late, for example because this process was suspended.
+                Ok(Ok(Attempt::Held)) if self.wait.is_none() => {
+                    if !self.extend(sent) {
+                        break;
+                    }
+                }
                 Ok(Ok(_)) => {
-                    if self.is_held_by_another() {
+                    // If another process had the lease meanwhile, this process must wait like any other.
+                    if self.is_held_by_another() || self.wait.is_some() {
                         break;
                     }
                 }
@@ -171,7 +197,9 @@ impl Election {
     /// more.
     pub async fn give_back(&mut self) {
         self.fence.close();
-        let Some(ObservedLease { record, .. }) = self.observed.take() else { return };
+        // While requests of the old leader may arrive, the next process must wait, too.
+        let observed = self.observed.take().filter(|_| self.wait.is_none());
+        let Some(ObservedLease { record, .. }) = observed else { return };
         let path = format!("{}/{}", self.path(), self.candidate.name);
         let mut done = self.release(record, &path).await;
         // A renewal in flight may be carried out after the last read, so the lease has a newer version.
@@ -221,10 +249,11 @@ impl Election {
         match found.status {
             404 => self.create().await,
             200 => {
-                let Ok(lease) = serde_json::from_slice::<Value>(&found.body) else {
-                    return Ok(Attempt::Not);
-                };
-                self.update(lease, path).await
+                let lease = serde_json::from_slice::<Value>(&found.body);
+                match lease.ok().filter(Value::is_object) {
+                    Some(lease) => self.update(lease, path).await,
+                    None => Ok(Attempt::Not),
+                }
             }
             status => {
                 tracing::warn!(status, message = %found.message(), "the lease cannot be read");
@@ -239,29 +268,62 @@ impl Election {
             "renewTime": time::micros(SystemTime::now())})
     }
 
-    async fn create(&mut self) -> Result<Attempt, CallError> {
-        // If the lease of another process was deleted, that process may write until its deadline.
-        let holder =
-            self.observed.as_ref().map_or("", |observed| text(&observed.record, "holderIdentity"));
-        let is_free = holder.is_empty() || holder == self.candidate.identity;
-        let Candidate { namespace, name, .. } = &self.candidate;
-        let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-            "metadata": {"namespace": namespace, "name": name},
-            "spec": self.spec(&time::micros(SystemTime::now()), 0)});
-        let answer = self.client.call(&Call::json(Method::POST, self.path(), &lease)).await?;
-        if answer.status != 201 {
-            return Ok(Attempt::Not);
-        }
-        let _ = self.ours(&answer.body);
-        let writes_for = self.candidate.deadline();
-        Ok(if is_free { Attempt::Held } else { Attempt::TakenOver { writes_for } })
+    /// Returns the longer of this process's duration and the duration of an observed lease.
+    fn longer_duration(&self, lease: &Value) -> Duration {
+        let theirs = lease["spec"]["leaseDurationSeconds"].as_u64().map(Duration::from_secs);
+        self.candidate.duration.max(theirs.unwrap_or_default().min(OPTION_MAX))
     }
 
-    fn ours(&mut self, body: &[u8]) -> Attempt {
-        if let Ok(record) = serde_json::from_slice(body) {
+    /// Returns the time for which requests of a lease's holder may arrive after it has stopped to write.
+    fn arrival(&self, lease: &Value) -> Duration {
+        let theirs = lease["metadata"]["annotations"][ARRIVAL].as_str();
+        let theirs = theirs.and_then(|text| text.parse().ok()).map(Duration::from_secs);
+        self.client.timeout().max(theirs.unwrap_or_default().min(OPTION_MAX * 2))
+    }
+
+    /// Records the old holder of the lease that this process is about to write, and the wait that its requests need.
+    fn note_holder(&mut self, holder: &str, wait: Duration) {
+        if holder != self.candidate.identity {
+            self.wait = (!holder.is_empty()).then_some(wait);
+        }
+    }
+
+    /// Writes into a lease for how long requests may arrive after this process has stopped to write.
+    fn annotate(&self, lease: &mut Value) {
+        let seconds = self.wait.unwrap_or_default().max(self.client.timeout()).as_secs();
+        let Some(metadata) = lease["metadata"].as_object_mut() else { return };
+        let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));
+        if !annotations.is_object() {
+            *annotations = json!({});
+        }
+        annotations[ARRIVAL] = seconds.to_string().into();
+    }
+
+    async fn create(&mut self) -> Result<Attempt, CallError> {
+        // If the lease of another process was deleted, that process may write until its deadline.
+        let old = self.observed.as_ref().map_or(Value::Null, |observed| observed.record.clone());
+        let holder = text(&old, "holderIdentity");
+        self.note_holder(holder, deadline(self.longer_duration(&old)) + self.arrival(&old));
+        let Candidate { namespace, name, .. } = &self.candidate;
+        let mut lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": {"namespace": namespace, "name": name},
+            "spec": self.spec(&time::micros(SystemTime::now()), 0)});
+        self.annotate(&mut lease);
+        let answer = self.client.call(&Call::json(Method::POST, self.path(), &lease)).await?;
+        Ok(if answer.status == 201 { self.written(&answer, holder) } else { Attempt::Not })
+    }
+
+    /// Handles the answer to a write of the lease, whose holder was `old`. An answer that is no object is not from the
+    /// API server.
+    fn written(&mut self, answer: &Response, old: &str) -> Attempt {
+        if !answer.is_object() {
+            return Attempt::Not;
+        }
+        if let Ok(record) = serde_json::from_slice(&answer.body) {
             self.observed = Some(ObservedLease { record, at: Instant::now() });
         }
-        Attempt::Held
+        let was_free = old.is_empty() || old == self.candidate.identity;
+        if was_free { Attempt::Held } else { Attempt::TakenOver }
     }
 
     async fn update(&mut self, mut lease: Value, path: String) -> Result<Attempt, CallError> {
@@ -270,13 +332,13 @@ impl Election {
         }
         let holder = text(&lease, "holderIdentity").to_owned();
         let ours = holder == self.candidate.identity;
-        let valid = self
-            .observed
-            .as_ref()
-            .is_some_and(|observed| observed.at.elapsed() < self.candidate.duration);
+        let duration = self.longer_duration(&lease);
+        let valid = self.observed.as_ref().is_some_and(|observed| observed.at.elapsed() < duration);
         if !ours && !holder.is_empty() && valid {
             return Ok(Attempt::Not);
         }
+        // The other process has not renewed the lease, so its deadline is over.
+        self.note_holder(&holder, self.arrival(&lease));
         let transitions = lease["spec"]["leaseTransitions"].as_u64().unwrap_or(0);
         let acquired = if ours {
             text(&lease, "acquireTime").to_owned()
@@ -284,17 +346,10 @@ impl Election {
             time::micros(SystemTime::now())
         };
         lease["spec"] = self.spec(&acquired, transitions + u64::from(!ours));
+        self.annotate(&mut lease);
         // The request contains the resource version, so the write fails if another process wrote first.
         let answer = self.client.call(&Call::json(Method::PUT, path, &lease)).await?;
-        if answer.status != 200 {
-            return Ok(Attempt::Not);
-        }
-        let _ = self.ours(&answer.body);
-        if ours || holder.is_empty() {
-            return Ok(Attempt::Held);
-        }
-        // The other process has not renewed the lease, so its deadline is over.
-        Ok(Attempt::TakenOver { writes_for: Duration::ZERO })
+        Ok(if answer.status == 200 { self.written(&answer, &holder) } else { Attempt::Not })
     }
 }
 
@@ -336,12 +391,12 @@ mod tests {
         Election::new(client, candidate, fence.clone())
     }
 
-    fn block_on(future: impl Future<Output = ()>) {
+    fn block_on<T>(future: impl Future<Output = T>) -> T {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(future);
+        runtime.block_on(future)
     }
 
-    const EMPTY: &str = "{}";
+    const EMPTY: &str = r#"{"metadata":{}}"#;
 
     #[test]
     fn a_lease_is_kept_from_the_time_at_which_its_last_write_was_sent() {
@@ -365,23 +420,115 @@ mod tests {
     }
 
     #[test]
-    fn a_deleted_lease_of_another_process_is_taken_over() {
-        let other = json!({"spec": {"holderIdentity": "other", "leaseDurationSeconds": 15}});
-        let answers = vec![
-            ("200 OK", other.to_string()),
-            ("404 Not Found", EMPTY.to_owned()),
-            ("201 Created", EMPTY.to_owned()),
-        ];
-        let (url, server) = serve(answers);
-        let mut election = election(&url, &Fence::closed());
+    fn a_late_renewal_does_not_open_the_fence_again() {
+        let ours = json!({"spec": {"holderIdentity": "us"}}).to_string();
+        let (url, server) = serve(vec![("200 OK", ours), ("200 OK", EMPTY.to_owned())]);
+        let fence = Fence::closed();
+        let mut election = election(&url, &fence);
+        // As if this process had been suspended during the renewal.
+        election.open(Instant::now() + Duration::from_secs(600));
+        fence.open_until(Instant::now());
         block_on(async {
-            assert!(matches!(election.attempt().await, Ok(Attempt::Not)));
-            let Ok(Attempt::TakenOver { writes_for }) = election.attempt().await else {
-                panic!("it is not taken over");
-            };
-            assert_eq!(writes_for, election.candidate.deadline());
+            election.keep().await;
+            assert!(!fence.is_open());
+            let listener = server.join().unwrap();
+            listener.set_nonblocking(true).unwrap();
+            assert!(listener.accept().is_err(), "the lease was renewed again");
+        });
+    }
+
+    #[test]
+    fn a_lease_taken_over_is_lost_when_the_answer_came_after_its_deadline() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        // No renewal succeeds.
+        drop(listener);
+        let fence = Fence::closed();
+        let mut election = election(&url, &fence);
+        let sent = Instant::now() - election.candidate.deadline();
+        let end = Instant::now() + Duration::from_millis(1);
+        block_on(async { assert!(!election.renew_until(sent, end).await) });
+        assert!(!fence.is_open());
+    }
+
+    /// A lease of another process with this duration, whose requests may arrive 900 seconds late.
+    fn other(duration: u64) -> Value {
+        json!({"kind": "Lease", "metadata": {"annotations": {ARRIVAL: "900"}},
+            "spec": {"holderIdentity": "other", "leaseDurationSeconds": duration}})
+    }
+
+    #[test]
+    fn a_deleted_lease_of_another_process_is_taken_over() {
+        for (theirs, longer) in [(0, 3), (1, 3), (15, 15), (300, 300), (1_000_000, 300)] {
+            let answers = vec![
+                ("200 OK", other(theirs).to_string()),
+                ("404 Not Found", EMPTY.to_owned()),
+                ("201 Created", EMPTY.to_owned()),
+            ];
+            let (url, server) = serve(answers);
+            let mut election = election(&url, &Fence::closed());
+            block_on(async {
+                assert!(matches!(election.attempt().await, Ok(Attempt::Not)));
+                assert!(matches!(election.attempt().await, Ok(Attempt::TakenOver)));
+            });
+            let wait = Duration::from_secs(longer) * 2 / 3 + OPTION_MAX * 2;
+            assert_eq!(election.wait, Some(wait), "{theirs}");
+            server.join().unwrap();
+        }
+    }
+
+    #[test]
+    fn a_lease_is_taken_over_after_the_longer_duration() {
+        for (ours, theirs, longer) in
+            [(15, 300, 300), (300, 15, 300), (15, 0, 15), (15, 1_000_000, 300)]
+        {
+            let mut election = election("http://127.0.0.1:1", &Fence::closed());
+            election.candidate.duration = Duration::from_secs(ours);
+            assert_eq!(election.longer_duration(&other(theirs)), Duration::from_secs(longer));
+            assert_eq!(election.longer_duration(&Value::Null), Duration::from_secs(ours));
+        }
+        for (theirs, is_over) in [(300, false), (0, true)] {
+            let answers = vec![("200 OK", other(theirs).to_string()), ("200 OK", EMPTY.to_owned())];
+            let (url, server) = serve(answers.into_iter().take(1 + usize::from(is_over)).collect());
+            let mut election = election(&url, &Fence::closed());
+            election.candidate.duration = Duration::ZERO;
+            let attempt = block_on(election.attempt());
+            assert_eq!(matches!(attempt, Ok(Attempt::TakenOver)), is_over, "{theirs}");
+            assert_eq!(election.wait, is_over.then_some(OPTION_MAX * 2));
+            server.join().unwrap();
+        }
+    }
+
+    #[test]
+    fn a_lost_answer_does_not_shorten_the_wait_for_the_old_leader() {
+        let ours = json!({"kind": "Lease", "spec": {"holderIdentity": "us"}}).to_string();
+        let (url, server) = serve(vec![("200 OK", ours), ("200 OK", EMPTY.to_owned())]);
+        let mut election = election(&url, &Fence::closed());
+        election.note_holder("other", OPTION_MAX);
+        block_on(async {
+            assert!(matches!(election.attempt().await, Ok(Attempt::Held)));
+            assert_eq!(election.wait, Some(OPTION_MAX));
+            // The lease is not released either, because the next process must wait, too.
+            election.give_back().await;
         });
         server.join().unwrap();
+        let mut lease = json!({"metadata": {}});
+        election.annotate(&mut lease);
+        assert_eq!(lease["metadata"]["annotations"][ARRIVAL], "300");
+    }
+
+    #[test]
+    fn an_answer_that_is_no_object_is_no_lease() {
+        for answers in [
+            vec![("200 OK", "[]".to_owned())],
+            vec![("404 Not Found", EMPTY.to_owned()), ("201 Created", "<html>".to_owned())],
+            vec![("200 OK", json!({"metadata": "?"}).to_string()), ("200 OK", "{}".to_owned())],
+        ] {
+            let (url, server) = serve(answers);
+            let mut election = election(&url, &Fence::closed());
+            block_on(async { assert!(matches!(election.attempt().await, Ok(Attempt::Not))) });
+            server.join().unwrap();
+        }
     }
 
     #[test]

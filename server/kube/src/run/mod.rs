@@ -24,7 +24,7 @@ mod repairs;
 pub mod serve;
 mod victims;
 
-use self::engine::{Engine, EngineError, Mode, Stage};
+use self::engine::{Engine, EngineError, Mode, Readiness};
 use self::fence::Fence;
 use self::input::{Input, Into};
 use self::lease::{Candidate, Election};
@@ -168,10 +168,13 @@ pub async fn run(
 ) -> Result<(), RunError> {
     let (queue, inputs) = channel(QUEUE_MAX);
     let metrics = Arc::<Metrics>::default();
-    let (stage, progress) = (Stage::default(), Progress::default());
+    let (readiness, progress) = (Readiness::default(), Progress::default());
     let fence = if options.candidate.is_some() { Fence::closed() } else { Fence::open() };
-    let shown =
-        Shown { stage: stage.clone(), progress: progress.clone(), metrics: Arc::clone(&metrics) };
+    let shown = Shown {
+        readiness: readiness.clone(),
+        progress: progress.clone(),
+        metrics: Arc::clone(&metrics),
+    };
     listen(&options, shown).await?;
     let outbox = Outbox::new(
         client.clone(),
@@ -201,7 +204,7 @@ pub async fn run(
         preempting,
         metrics: Arc::clone(&metrics),
         progress: progress.clone(),
-        stage,
+        readiness,
         queue: queue.clone(),
     });
     let mut thread = tokio::task::spawn_blocking(move || engine.run(inputs));

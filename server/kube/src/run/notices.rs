@@ -30,6 +30,9 @@ const IN_FLIGHT: usize = 8;
 /// Time for which an Event with an unchanged message is not repeated.
 const REPEAT: Duration = Duration::from_secs(300);
 
+/// Maximum length in bytes of the note of an Event. The API server rejects longer notes.
+const NOTE_MAX: usize = 1024;
+
 /// The kinds of notices that are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Written {
@@ -108,6 +111,7 @@ impl Notice {
             Kind::Unschedulable(message) => message.clone(),
             Kind::Remark(remark) => words(remark),
         };
+        let note = cut(note);
         let nanos = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         // Because of the number, the names of two Events differ even if their times are equal.
         let unique = format!("{}.{:x}", name.name, nanos.as_nanos() + u128::from(number));
@@ -150,6 +154,16 @@ impl Kind {
             Kind::Remark(Remark::Repaired { .. }) => ["Deleting", "OvercommitRepaired", "Warning"],
         }
     }
+}
+
+/// Shortens the note of an Event to the length that the API server accepts.
+fn cut(mut note: String) -> String {
+    const END: &str = "...";
+    if note.len() > NOTE_MAX {
+        note.truncate(note.floor_char_boundary(NOTE_MAX - END.len()));
+        note.push_str(END);
+    }
+    note
 }
 
 /// Returns the text of a remark.
@@ -300,7 +314,7 @@ async fn write(parts: Parts, mut notices: Receiver<Notice>) {
         let messages = || written.lock().unwrap_or_else(PoisonError::into_inner);
         let mut condition = None;
         if let Kind::Unschedulable(message) = &notice.kind {
-            match messages().add(&notice.uid, message) {
+            match messages().add(&notice, message, Instant::now()) {
                 MessageChange::Nothing => continue,
                 MessageChange::Repeated => {}
                 MessageChange::Changed => condition = Some(notice.condition(message)),
@@ -346,22 +360,27 @@ enum MessageChange {
     Nothing,
     /// Only the Event is due: it was written long ago, or is lost.
     Repeated,
-    /// The pod had another message, or none.
+    /// The pod had another message, or has no condition any more.
     Changed,
 }
 
 impl LastMessages {
     /// Records a message that is about to be written, unless there is nothing new.
-    fn add(&mut self, uid: &str, message: &str) -> MessageChange {
-        let is_recent = |at: &Option<Instant>| at.is_some_and(|at| at.elapsed() < REPEAT);
-        let change = match self.0.get(uid) {
+    fn add(&mut self, notice: &Notice, message: &str, now: Instant) -> MessageChange {
+        let is_recent =
+            |at: &Option<Instant>| at.is_some_and(|at| now.saturating_duration_since(at) < REPEAT);
+        let change = match self.0.get(&notice.uid) {
             Some((known, at)) if known == message && is_recent(at) => {
                 return MessageChange::Nothing;
+            }
+            // By now, the watch would have reported the condition.
+            Some((known, Some(_))) if known == message && notice.since.is_empty() => {
+                MessageChange::Changed
             }
             Some((known, _)) if known == message => MessageChange::Repeated,
             _ => MessageChange::Changed,
         };
-        self.0.insert(uid.to_owned(), (message.to_owned(), Some(Instant::now())));
+        self.0.insert(notice.uid.clone(), (message.to_owned(), Some(now)));
         if self.0.len() > QUEUE_MAX {
             self.0.retain(|_, (_, at)| is_recent(at));
         }
@@ -389,7 +408,7 @@ impl LastMessages {
 }
 
 /// Sends a notice once, without a retry. Returns `false` if it is lost. The next attempt to place the pod then causes
-/// another notice. A notice that is forbidden is not lost, because another one would be forbidden, too.
+/// another notice. A notice that is forbidden or invalid is not lost, because another one would be refused, too.
 async fn send(
     parts: &Parts,
     request: &'static str,
@@ -402,10 +421,11 @@ async fn send(
     let mut is_lost = false;
     let outcome = match parts.client.call(call).await {
         Ok(response) if response.status < 300 => "sent",
-        // The pod is gone.
-        Ok(response) if matches!(response.status, 404 | 409 | 422) => "obsolete",
+        // The pod is gone. A condition with another uid is invalid, and an Event is never.
+        Ok(response) if matches!(response.status, 404 | 409) => "obsolete",
+        Ok(response) if response.status == 422 && call.method == Method::PATCH => "obsolete",
         Ok(response) => {
-            is_lost = response.status != 403;
+            is_lost = !matches!(response.status, 403 | 422);
             refusals.warn(request, &pod.to_string(), &response);
             if let Some(seconds) = response.retry_after {
                 tokio::time::sleep(Duration::from_secs(seconds)).await;
@@ -445,24 +465,56 @@ mod tests {
         assert_ne!(written(json!([])), "");
     }
 
+    /// The notice of a pod with this uid, whose condition says since this time that it is not scheduled.
+    fn notice(uid: &str, since: &str) -> Notice {
+        let mut pod = Pod::default();
+        pod.metadata.uid = uid.into();
+        pod.status.conditions.unscheduled_since = since.into();
+        Notice::unschedulable(&pod, String::new())
+    }
+
     #[test]
     fn a_message_is_written_again_if_its_notice_was_lost() {
-        let mut messages = LastMessages::default();
-        assert_eq!(messages.add("u", "no cpu"), MessageChange::Changed);
-        assert_eq!(messages.add("u", "no cpu"), MessageChange::Nothing);
+        let (mut messages, now) = (LastMessages::default(), Instant::now());
+        let (u, v) = (notice("u", ""), notice("v", ""));
+        let add = |messages: &mut LastMessages, of, message| messages.add(of, message, now);
+        assert_eq!(add(&mut messages, &u, "no cpu"), MessageChange::Changed);
+        assert_eq!(add(&mut messages, &u, "no cpu"), MessageChange::Nothing);
         messages.condition_lost("u", "no cpu");
-        assert_eq!(messages.add("u", "no cpu"), MessageChange::Changed);
+        assert_eq!(add(&mut messages, &u, "no cpu"), MessageChange::Changed);
         messages.event_lost("u");
-        assert_eq!(messages.add("u", "no cpu"), MessageChange::Repeated);
-        assert_eq!(messages.add("u", "no memory"), MessageChange::Changed);
+        assert_eq!(add(&mut messages, &u, "no cpu"), MessageChange::Repeated);
+        assert_eq!(add(&mut messages, &u, "no memory"), MessageChange::Changed);
         messages.condition_lost("u", "no cpu");
-        assert_eq!(
-            messages.add("u", "no memory"),
-            MessageChange::Nothing,
-            "that is an older message"
-        );
+        let again = add(&mut messages, &u, "no memory");
+        assert_eq!(again, MessageChange::Nothing, "that is an older message");
         messages.remove("u");
-        assert_eq!(messages.add("u", "no memory"), MessageChange::Changed);
-        assert_eq!(messages.add("v", "no memory"), MessageChange::Changed);
+        assert_eq!(add(&mut messages, &u, "no memory"), MessageChange::Changed);
+        assert_eq!(add(&mut messages, &v, "no memory"), MessageChange::Changed);
+    }
+
+    #[test]
+    fn a_condition_that_somebody_removed_is_written_again() {
+        let (mut messages, now) = (LastMessages::default(), Instant::now());
+        let (shown, removed) = (notice("u", "2026-01-01T00:00:00Z"), notice("u", ""));
+        assert_eq!(messages.add(&removed, "no cpu", now), MessageChange::Changed);
+        assert_eq!(messages.add(&removed, "no cpu", now), MessageChange::Nothing);
+        assert_eq!(messages.add(&shown, "no cpu", now + REPEAT), MessageChange::Repeated);
+        assert_eq!(messages.add(&removed, "no cpu", now + REPEAT * 2), MessageChange::Changed);
+    }
+
+    #[test]
+    fn the_note_of_an_event_has_at_most_the_length_that_the_server_accepts() {
+        let note = |message: &str| {
+            let event = Notice::unschedulable(&Pod::default(), message.into()).event("i", 0);
+            event["note"].as_str().expect("text").to_owned()
+        };
+        let longest = "x".repeat(NOTE_MAX);
+        assert_eq!(note(&longest), longest);
+        for long in [format!("{longest}x"), format!("x{}", "é".repeat(NOTE_MAX))] {
+            let note = note(&long);
+            assert!(note.len() <= NOTE_MAX && note.len() >= NOTE_MAX - 1, "{}", note.len());
+            assert!(long.starts_with(note.strip_suffix("...").expect("dots")));
+        }
     }
 }

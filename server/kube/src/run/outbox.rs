@@ -127,7 +127,9 @@ impl Outbox {
         self.metrics.bindings_seconds.observe(sent.elapsed().as_secs_f64());
         let answer = bind_reply_of(&response);
         let mut refusal = None;
-        if let (BindReply::Failed, Ok(response)) = (answer, &response) {
+        if let (BindReply::Refused | BindReply::Failed | BindReply::Unknown, Ok(response)) =
+            (answer, &response)
+        {
             self.refusals.warn("a binding", &pod.to_string(), response);
             refusal = Some(response.message());
         }
@@ -142,7 +144,7 @@ impl Outbox {
         let pod = &binding.pod;
         let path = format!("/api/v1/namespaces/{}/pods/{}", pod.namespace, pod.name);
         match self.client.call(&Call::get(path)).await {
-            Ok(response) if response.status == 404 => PodRead::Gone,
+            Ok(response) if response.status == 404 && response.is_object() => PodRead::Gone,
             Ok(response) if response.status == 200 => {
                 let text = std::str::from_utf8(&response.body).unwrap_or_default();
                 read(text).map_or(PodRead::Unknown, |pod| PodRead::Pod(Box::new(pod)))
@@ -276,7 +278,7 @@ impl Outbox {
 fn done_of(answer: &Result<Response, CallError>) -> Done {
     let Ok(response) = answer else { return Done::Unknown };
     match response.status {
-        200..=299 => Done::Done,
+        200..=299 if response.is_object() => Done::Done,
         // 409 and 422 mean that the uid differs: another pod has this name now.
         404 | 409 | 422 => Done::Gone,
         429 => Done::Throttled(response.retry_after.unwrap_or(RETRY_AFTER) * 1000),
@@ -289,9 +291,11 @@ fn done_of(answer: &Result<Response, CallError>) -> Done {
 fn bind_reply_of(answer: &Result<Response, CallError>) -> BindReply {
     let Ok(response) = answer else { return BindReply::Unknown };
     match response.status {
-        201 | 200 => BindReply::Bound,
+        201 | 200 if response.is_success() => BindReply::Bound,
+        200..=299 => BindReply::Unknown,
         404 | 409 => BindReply::Conflict,
         429 => BindReply::Throttled(response.retry_after.unwrap_or(RETRY_AFTER) * 1000),
+        400..=499 if response.is_object() => BindReply::Refused,
         _ => BindReply::Failed,
     }
 }
@@ -302,6 +306,37 @@ mod tests {
     use crate::adapter::PodName;
     use crate::client::config::Config;
     use std::net::TcpListener;
+
+    #[test]
+    fn only_answers_of_an_api_server_settle_a_request() {
+        let answer = |status, body: &'static str| {
+            Ok(Response { status, retry_after: None, body: body.as_bytes().into() })
+        };
+        let done = r#"{"kind":"Status","metadata":{},"status":"Success","code":201}"#;
+        let failed = r#"{"kind":"Status","metadata":{},"status":"Failure","message":"no"}"#;
+        let pod = r#"{"kind":"Pod","metadata":{"name":"a"},"status":{}}"#;
+        let page = "<html>Sign in</html>";
+        for (code, body, reply, outcome) in [
+            (201, done, BindReply::Bound, Done::Done),
+            (200, done, BindReply::Bound, Done::Done),
+            (201, failed, BindReply::Unknown, Done::Done),
+            (200, pod, BindReply::Unknown, Done::Done),
+            (200, page, BindReply::Unknown, Done::Unknown),
+            (204, "", BindReply::Unknown, Done::Unknown),
+            (200, r#"{"error":"?"}"#, BindReply::Unknown, Done::Unknown),
+            (307, "", BindReply::Failed, Done::Unknown),
+            (403, failed, BindReply::Refused, Done::Refused),
+            (403, page, BindReply::Failed, Done::Refused),
+            (409, failed, BindReply::Conflict, Done::Gone),
+            (500, failed, BindReply::Failed, Done::Unknown),
+        ] {
+            let answer = answer(code, body);
+            assert_eq!(bind_reply_of(&answer), reply, "{code} {body}");
+            assert_eq!(done_of(&answer), outcome, "{code} {body}");
+        }
+        let message = |code, body| answer(code, body).expect("an answer").message();
+        assert_eq!((message(307, " "), message(403, failed)), ("HTTP 307".into(), "no".into()));
+    }
 
     #[test]
     fn an_outbox_with_a_request_in_flight_is_not_idle() {

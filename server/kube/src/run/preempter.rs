@@ -10,15 +10,15 @@ use crate::adapter::preempt::Proposal;
 use crate::adapter::shared::Starts;
 use crate::adapter::{PodName, Shared};
 use crate::profiles::KubeProfile;
-use omega_cellstate::{CellHandle, GroupRef, View};
-use omega_core::{Job, JobId, TaskId, TaskState, Text};
+use omega_cellstate::{BLOCK, CellHandle, GroupRef, View};
+use omega_core::{Job, JobId, MachineId, TaskId, TaskState, Text};
 use omega_schedulers::plugin::tasks;
 use omega_schedulers::preemption::{Candidate, Preemptor};
 use omega_schedulers::{Profile, plugins::CandidateMachines};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
@@ -29,6 +29,17 @@ pub struct Preempter {
     budgets: Budgets,
     views: BTreeMap<Text, Looking>,
     random: Pcg64,
+}
+
+/// A search for victims.
+#[derive(Clone, Debug)]
+pub struct Search {
+    /// The pod that fits on no node.
+    pub pod: PodName,
+    /// Job of the pod.
+    pub job: JobId,
+    /// Machines without victims, because the binding of a victim there may still arrive.
+    pub left_out: BTreeSet<MachineId>,
 }
 
 /// A profile with its view.
@@ -47,7 +58,8 @@ impl Preempter {
     }
 
     /// Returns the best proposal for a pod. Returns `None` if no victims would help, or if the pod needs none.
-    pub fn propose(&mut self, pod: PodName, job: JobId) -> Option<Proposal> {
+    pub fn propose(&mut self, search: Search) -> Option<Proposal> {
+        let Search { pod, job, left_out } = search;
         let budgets = self.budgets.now()?;
         let task = TaskId { job, index: 0 };
         let spec = self.shared.cell.read(|cell| {
@@ -72,7 +84,7 @@ impl Preempter {
             let enough = |machines| candidates.among(machines);
             let start = self.random.random_range(0..view.rows().max(1));
             let starts = &self.shared.starts;
-            found = choose(&preemptor, view, (&spec, starts), (start, &enough));
+            found = choose(&preemptor, view, &left_out, (&spec, starts), (start, &enough));
             view.forget_job(job);
         }
         let proposal = found.map(|candidate| Proposal {
@@ -100,10 +112,11 @@ impl Preempter {
 }
 
 /// Returns the candidate that does the least harm; `None` if there is no candidate, or if the task fits without
-/// victims.
+/// victims. The machines in `left_out` are no candidates.
 fn choose(
     preemptor: &Preemptor<'_>,
     view: &mut View,
+    left_out: &BTreeSet<MachineId>,
     (spec, starts): (&Arc<Job>, &Starts),
     (start, enough): (usize, &dyn Fn(usize) -> usize),
 ) -> Option<Candidate> {
@@ -113,7 +126,15 @@ fn choose(
     {
         return None;
     }
-    let curable = preemptor.curable(view);
+    let mut curable = preemptor.curable(view);
+    if !left_out.is_empty() {
+        for (index, word) in curable.iter_mut().enumerate() {
+            let is_out = |lane: &usize| left_out.contains(&view.machine_id(index * BLOCK + lane));
+            let lanes = (0..BLOCK).filter(|lane| *word >> lane & 1 == 1);
+            let out = lanes.filter(is_out).fold(0, |out, lane| out | 1 << lane);
+            *word &= !out;
+        }
+    }
     let machines = curable.iter().map(|word| word.count_ones() as usize).sum();
     let candidates = preemptor.candidates_among(view, &curable, (start, enough(machines)));
     let harm = |candidate: &Candidate| harm(candidate, starts);
@@ -144,7 +165,7 @@ fn fits(preemptor: &Preemptor<'_>, view: &View, group: GroupRef) -> bool {
 /// A request to the preempter.
 enum PreempterRequest {
     Mirror(Preempter),
-    Propose(PodName, JobId),
+    Propose(Search),
 }
 
 /// The preempter in its thread, which ends when this value is dropped.
@@ -168,8 +189,8 @@ impl Preempting {
     }
 
     /// Requests a proposal. The caller must not request another proposal for a pod before the first one has arrived.
-    pub fn request(&self, pod: PodName, job: JobId) {
-        let _ = self.0.send(PreempterRequest::Propose(pod, job));
+    pub fn request(&self, search: Search) {
+        let _ = self.0.send(PreempterRequest::Propose(search));
     }
 }
 
@@ -178,8 +199,9 @@ fn work(received: &Receiver<PreempterRequest>, back: &tokio::sync::mpsc::Sender<
     while let Ok(ask) = received.recv() {
         match ask {
             PreempterRequest::Mirror(new) => preempter = Some(new),
-            PreempterRequest::Propose(pod, job) => {
-                let proposal = preempter.as_mut().and_then(|it| it.propose(pod.clone(), job));
+            PreempterRequest::Propose(search) => {
+                let pod = search.pod.clone();
+                let proposal = preempter.as_mut().and_then(|it| it.propose(search));
                 if back.blocking_send(Input::Proposed(pod, proposal)).is_err() {
                     return;
                 }

@@ -2,10 +2,12 @@
 
 use crate::adapter::Shared;
 use crate::profiles::KubeProfile;
-use omega_core::{JobId, Kinds, Reason, Text};
+use omega_cellstate::View;
+use omega_core::{JobId, Kinds, PlacementRules, Reason, Text};
 use omega_schedulers::volumes::{VolumeObstacle, VolumeReason};
 use omega_schedulers::{Explanation, Scheduler, Settings};
 use omega_workload::kube::kinds::{is_nominal, resource_name};
+use omega_workload::kube::node::cordon;
 use std::collections::BTreeMap;
 
 /// Schedulers that place no pods and only explain, one for each profile.
@@ -37,15 +39,46 @@ impl Explainer {
         }
         let scheduler = self.schedulers.get_mut(&takes)?;
         scheduler.look(cell, 0).ok()?;
-        let explanation = scheduler.explain(job, 0)?;
+        let mut explanation = scheduler.explain(job, 0)?;
         let kinds = scheduler.view().kinds();
-        let claims = spec.groups.first().map(|group| group.volumes.as_slice()).unwrap_or_default();
+        let group = spec.groups.first()?;
+        separate_cordons(&mut explanation, cordoned(scheduler.view(), &group.rules));
+        let claims = group.volumes.as_slice();
         if let Some(obstacle) = self.shared.volumes.obstacle_everywhere(claims) {
             return Some(of_claim(explanation.machines, &obstacle));
         }
         let closers = self.shared.closers.text();
         (explanation.feasible == 0).then(|| message(&explanation, kinds, &closers))
     }
+}
+
+/// Returns the number of machines that the cell counts as tainted because they are cordoned.
+fn cordoned(view: &View, rules: &PlacementRules) -> usize {
+    let cordon = cordon();
+    if rules.tolerations.iter().any(|toleration| toleration.covers(&cordon)) {
+        return 0;
+    }
+    let machines = (0..view.rows()).filter_map(|row| view.machine(row));
+    let cordoned = machines.filter(|machine| {
+        let mut taints = machine.taints.iter();
+        taints.any(|taint| taint.key == cordon.key && taint.effect == cordon.effect)
+    });
+    // The cell checks affinity first.
+    let required = rules.affinity.required.as_ref();
+    let matching = cordoned.filter(|machine| {
+        required.is_none_or(|terms| terms.iter().any(|term| term.matches(machine)))
+    });
+    matching.count()
+}
+
+/// Counts this number of tainted machines as cordoned, as kube-scheduler does.
+fn separate_cordons(explanation: &mut Explanation, cordoned: usize) {
+    let tainted = explanation.refused.iter_mut().find(|(reason, _)| *reason == Reason::Tainted);
+    let Some((_, count)) = tainted.filter(|_| cordoned > 0) else { return };
+    let cordoned = cordoned.min(*count);
+    *count -= cordoned;
+    explanation.refused.retain(|(_, count)| *count > 0);
+    explanation.filtered.push(("node_unschedulable", cordoned));
 }
 
 /// Returns an explanation in kube-scheduler's words. `closers` are the objects that close nodes, as text.
@@ -142,7 +175,69 @@ fn filter_words(filter: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::adapter::{Adapter, Settings as AdapterSettings};
     use omega_core::{KindId, ResourceKind, Unit};
+    use omega_workload::kube::api::{Node, Pod};
+    use omega_workload::kube::live::Converter;
+    use serde_json::{Value, json};
+
+    fn node(name: &str, spec: &Value) -> Node {
+        let node = json!({"metadata": {"name": name, "labels": {"zone": name}}, "spec": spec,
+            "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"}}});
+        serde_json::from_value(node).expect("a node")
+    }
+
+    #[test]
+    fn cordoned_nodes_are_told_from_tainted_ones() {
+        let taint = |key: &str| json!({"key": key, "effect": "NoSchedule"});
+        let closed = taint("node.kubernetes.io/unschedulable");
+        let nodes = [
+            node("cordoned", &json!({"unschedulable": true})),
+            node("with-taint", &json!({"unschedulable": true, "taints": [closed]})),
+            node("tainted", &json!({"taints": [taint("gpu")]})),
+            node("elsewhere", &json!({"unschedulable": true})),
+        ];
+        let term = json!({"matchExpressions": [
+            {"key": "zone", "operator": "NotIn", "values": ["elsewhere"]}]});
+        let affinity = json!({"nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}});
+        let message = |tolerations: Value| {
+            let pod = json!({"metadata": {"name": "a", "namespace": "t", "uid": "u"},
+                "spec": {"schedulerName": "omega", "affinity": affinity, "tolerations": tolerations,
+                    "containers": [{"resources": {"requests": {"cpu": "8"}}}]}});
+            let pod: Pod = serde_json::from_value(pod).expect("a pod");
+            let converter = Converter::new(&nodes, [&pod], &[]).expect("kinds");
+            let settings = AdapterSettings {
+                scheduler_names: ["omega".to_owned()].into(),
+                request_timeout_ms: 1,
+                preempts: false,
+                repairs: false,
+                binds: true,
+            };
+            let mut adapter = Adapter::new(converter, settings);
+            adapter.nodes_listed(&nodes);
+            adapter.pod_changed(pod.clone());
+            let job = adapter.job_of(&crate::adapter::PodName::of(&pod)).expect("a job");
+            let profiles = vec![KubeProfile::new("omega")];
+            Explainer::new(adapter.shared(), profiles).message(job).expect("a reason")
+        };
+        assert_eq!(
+            message(json!([])),
+            "0/4 nodes are available: 1 node(s) didn't match Pod's node affinity/selector, 1 node(s) had untolerated \
+             taint(s), 2 node(s) were unschedulable."
+        );
+        assert_eq!(
+            message(json!([{"key": "gpu", "operator": "Exists"}])),
+            "0/4 nodes are available: 1 Insufficient cpu, 1 node(s) didn't match Pod's node affinity/selector, \
+             2 node(s) were unschedulable."
+        );
+        let tolerant = json!([{"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}]);
+        assert_eq!(
+            message(tolerant),
+            "0/4 nodes are available: 1 node(s) didn't match Pod's node affinity/selector, 1 node(s) had untolerated \
+             taint(s), 2 Insufficient cpu."
+        );
+    }
 
     #[test]
     fn reasons_are_counted_and_sorted_as_by_kube_scheduler() {

@@ -1,6 +1,6 @@
 //! Probes and metrics over HTTP.
 
-use super::engine::Stage;
+use super::engine::Readiness;
 use super::metrics::Metrics;
 use super::{NAMESPACES, NODES, PODS};
 use crate::watch::progress::{Progress, STALE};
@@ -19,8 +19,8 @@ use tokio::net::TcpListener;
 /// The data that probes and metrics report.
 #[derive(Clone)]
 pub struct Shown {
-    /// The stage of the engine.
-    pub stage: Stage,
+    /// Whether the first lists are mirrored.
+    pub readiness: Readiness,
     /// The times at which the mirrored lists were last known to be up to date.
     pub progress: Progress,
     /// The metrics.
@@ -52,7 +52,7 @@ pub async fn serve(listener: TcpListener, shown: Shown) {
 
 /// Returns the answer to the probe of readiness.
 fn readiness(shown: &Shown, now: Instant) -> (StatusCode, String) {
-    if !shown.stage.is_ready() {
+    if !shown.readiness.is_ready() {
         let message = "the first lists of the API server have not been read yet";
         return (StatusCode::SERVICE_UNAVAILABLE, message.into());
     }
@@ -100,14 +100,15 @@ mod tests {
 
     #[test]
     fn a_process_is_ready_while_its_lists_have_progress() {
-        let (stage, progress, metrics) = (Stage::default(), Progress::default(), Arc::default());
-        let shown = Shown { stage: stage.clone(), progress: progress.clone(), metrics };
+        let (readiness, progress) = (Readiness::default(), Progress::default());
+        let metrics = Arc::default();
+        let shown = Shown { readiness: readiness.clone(), progress: progress.clone(), metrics };
         let now = Instant::now();
-        assert_eq!(readiness(&shown, now).0, StatusCode::SERVICE_UNAVAILABLE);
-        stage.ready();
+        assert_eq!(super::readiness(&shown, now).0, StatusCode::SERVICE_UNAVAILABLE);
+        readiness.set();
         progress.note("/api/v1/pods", now);
-        assert_eq!(readiness(&shown, now).0, StatusCode::OK);
-        let (status, why) = readiness(&shown, now + STALE * 2);
+        assert_eq!(super::readiness(&shown, now).0, StatusCode::OK);
+        let (status, why) = super::readiness(&shown, now + STALE * 2);
         assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
         assert!(why.ends_with("about /api/v1/pods"), "{why}");
     }

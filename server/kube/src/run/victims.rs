@@ -1,6 +1,7 @@
 //! The engine's part of preemption: it requests victims for pods, and handles the proposals.
 
 use super::engine::Engine;
+use super::preempter::Search;
 use crate::adapter::PodName;
 use crate::adapter::preempt::{Proposal, Verdict};
 use crate::watch::Event;
@@ -19,24 +20,53 @@ impl Engine {
 
     /// Requests victims for a pod that fits on no node, unless a request for the pod is already pending.
     pub(super) fn request_victims(&mut self, pod: PodName) {
-        let Some(adapter) = &self.adapter else { return };
-        let Some(job) = adapter.job_of(&pod).filter(|_| self.parts.settings.preempts) else {
-            return;
-        };
-        if !adapter.budgets().are_listed() {
-            self.again.insert(pod);
-        } else if adapter.may_preempt(&pod) && self.asking.insert(pod.clone()) {
+        if self.search(pod) {
             self.parts.metrics.preemptions.inc();
-            self.parts.preempting.request(pod, job);
         }
     }
 
+    /// Requests victims, or repeats a request. Returns `false` if none is needed now, or one is already pending.
+    pub(super) fn search(&mut self, pod: PodName) -> bool {
+        let left_out = self.left_out.get(&pod).cloned().unwrap_or_default();
+        let Some(adapter) = &self.adapter else { return false };
+        let Some(job) = adapter.job_of(&pod).filter(|_| self.parts.settings.preempts) else {
+            self.left_out.remove(&pod);
+            return false;
+        };
+        if !adapter.budgets().are_listed() {
+            return self.search_again.insert(pod);
+        }
+        if !adapter.may_preempt(&pod) {
+            self.left_out.remove(&pod);
+            return false;
+        }
+        let is_new = self.searching.insert(pod.clone());
+        if is_new {
+            self.parts.preempting.request(Search { pod, job, left_out });
+        }
+        is_new
+    }
+
     pub(super) fn proposed(&mut self, pod: PodName, proposal: Option<Proposal>) {
-        self.asking.remove(&pod);
-        let (Some(adapter), Some(proposal)) = (&mut self.adapter, proposal) else { return };
+        self.searching.remove(&pod);
+        let left_out = self.left_out.remove(&pod);
+        let Some(adapter) = &mut self.adapter else { return };
+        let Some(proposal) = proposal else {
+            if left_out.is_some() {
+                // The machines that were left out may have victims once the bindings have arrived.
+                self.search_again.insert(pod);
+            }
+            return;
+        };
         let before = adapter.counters().victims;
         match adapter.preempt(&proposal) {
-            Verdict::Again => drop(self.again.insert(pod)),
+            Verdict::Again => drop(self.search_again.insert(pod)),
+            Verdict::InFlight => {
+                let mut left_out = left_out.unwrap_or_default();
+                left_out.insert(proposal.machine);
+                self.left_out.insert(pod.clone(), left_out);
+                self.search(pod);
+            }
             Verdict::Obsolete => {}
             Verdict::Nominated => {
                 let victims = adapter.counters().victims - before;

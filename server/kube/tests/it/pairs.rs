@@ -3,7 +3,7 @@
 use crate::double::{
     BUDGETS, CLAIMS, Double, GROUPS, NAMESPACES, NODES, PODS, STORAGE, VOLUMES, WORKLOADS,
 };
-use omega_core::JobId;
+use omega_core::{JobId, MachineId};
 use omega_kube::adapter::bind_reply::{BindReply, PodRead};
 use omega_kube::adapter::effects::{
     Action, ClaimChoice, Done, Eviction, GroupCondition, Nominee, Repair,
@@ -12,13 +12,13 @@ use omega_kube::adapter::preempt::{Proposal, Verdict};
 use omega_kube::adapter::storage::{Stored, StoredKind};
 use omega_kube::adapter::{Adapter, Binding, Effect, PodName, Settings, State};
 use omega_kube::profiles::KubeProfile;
-use omega_kube::run::preempter::Preempter;
+use omega_kube::run::preempter::{Preempter, Search};
 use omega_kube::workers::{Accepted, Collect, worker};
 use omega_schedulers::Scheduler;
 use omega_workload::kube::api::{Node, Pod};
 use omega_workload::kube::live::Converter;
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 pub(crate) struct Pair {
@@ -29,6 +29,8 @@ pub(crate) struct Pair {
     pub(crate) preempter: Preempter,
     /// Pods that fitted on no node, with their jobs.
     pub(crate) unplaced: Vec<(PodName, JobId)>,
+    /// Machines that the next search for victims for a pod leaves out.
+    left_out: BTreeMap<PodName, BTreeSet<MachineId>>,
     /// Number of events after which groups of pods are settled.
     pub(crate) batch: usize,
     now: u64,
@@ -96,6 +98,7 @@ impl Pair {
             timeout_ms,
             preempter,
             unplaced: Vec::new(),
+            left_out: BTreeMap::new(),
             batch: 1,
             now: 0,
             delivered: 0,
@@ -185,11 +188,18 @@ impl Pair {
         let unplaced = std::mem::take(&mut self.unplaced);
         let able = unplaced.into_iter().filter(|(pod, _)| self.adapter.may_preempt(pod));
         let able: Vec<_> = able.collect();
-        let propose = |(pod, job)| self.preempter.propose(pod, job);
+        let propose = |(pod, job)| {
+            let left_out = self.left_out.remove(&pod).unwrap_or_default();
+            self.preempter.propose(Search { pod, job, left_out })
+        };
         let proposals: Vec<Proposal> = able.into_iter().filter_map(propose).collect();
         let nominate = |proposal: &Proposal| {
             let verdict = self.adapter.preempt(proposal);
-            if verdict == Verdict::Again {
+            if verdict == Verdict::InFlight {
+                let left_out = self.left_out.entry(proposal.pod.clone()).or_default();
+                left_out.insert(proposal.machine);
+            }
+            if matches!(verdict, Verdict::Again | Verdict::InFlight) {
                 self.unplaced.push((proposal.pod.clone(), proposal.job));
             }
             verdict

@@ -1,11 +1,11 @@
 //! Preemption, step by step: the victims, the room that is kept, and the time at which the pod is bound.
 
-use crate::double::{PODS, text};
+use crate::double::{Double, PODS, text};
 use crate::pairs::Pair;
-use omega_kube::adapter::bind_reply::BindReply;
+use omega_kube::adapter::bind_reply::{BindReply, FAILURES_MAX};
 use omega_kube::adapter::effects::{Action, Done};
 use omega_kube::adapter::preempt::Verdict;
-use omega_kube::adapter::{PodName, State};
+use omega_kube::adapter::{Binding, PodName, State};
 use serde_json::{Value, json};
 
 fn name(name: &str) -> PodName {
@@ -325,7 +325,7 @@ fn the_node_whose_victim_started_last_is_chosen() {
 }
 
 #[test]
-fn a_disruption_that_is_already_counted_breaks_no_budget_and_is_not_spent_again() {
+fn a_disruption_that_is_already_counted_breaks_no_budget_and_is_not_held_again() {
     let mut pair = full(2);
     for pod in ["low0", "low1"] {
         let labels = json!({"metadata": {"labels": {"app": "db"}}});
@@ -343,10 +343,146 @@ fn a_disruption_that_is_already_counted_breaks_no_budget_and_is_not_spent_again(
     let (first, second) = (job(&pair, "low0"), job(&pair, "low1"));
     let budgets = pair.adapter.budgets().clone();
     let allowed = || budgets.now().expect("budgets")[0].allowed;
-    budgets.spend(&first);
+    budgets.hold("first", first.clone());
     assert_eq!(allowed(), 1);
     assert_eq!(budgets.violations(&[first.clone(), second.clone()]), 0);
-    budgets.spend(&second);
+    budgets.hold("second", second.clone());
     assert_eq!(allowed(), 0);
     assert_eq!(budgets.violations(&[first, second]), 1);
+}
+
+/// Fails the binding of a pod until its decision is given up.
+fn give_up(pair: &mut Pair, binding: &Binding, reply: BindReply) {
+    for _ in 0..FAILURES_MAX {
+        pair.adapter.handle_bind_reply(binding.clone(), reply, 0);
+        let found = pair.get(binding);
+        pair.adapter.handle_pod_read(binding.clone(), found, 0);
+    }
+    assert!(matches!(pair.adapter.state(&binding.pod), Some(State::Parked { .. })));
+}
+
+#[test]
+fn a_parked_pod_is_a_victim_once_its_binding_cannot_arrive_any_more() {
+    let mut server = Double::default();
+    crate::pairs::add_node(&mut server, 0);
+    // The pod stays parked for longer than a request may take.
+    let mut pair = Pair::with_settings(server, 1, |settings| settings.request_timeout_ms = 100);
+    pair.create_ranked("low", 3000, 0);
+    pair.deliver();
+    let binding = pair.decide().pop().expect("a decision");
+    give_up(&mut pair, &binding, BindReply::Unknown);
+    pair.create_ranked("high", 3000, 10);
+    pair.deliver();
+    assert!(pair.decide().is_empty());
+    assert_eq!(pair.preempt(), [Verdict::InFlight]);
+    assert_eq!(pair.preempt(), [], "no other machine has victims");
+    pair.adapter.tick(100);
+    let again = (name("high"), pair.adapter.job_of(&name("high")).expect("a job"));
+    pair.unplaced.push(again);
+    assert_eq!(pair.preempt(), [Verdict::Nominated]);
+    assert_eq!(leaving(&pair), Vec::<String>::new(), "nobody is deleted");
+    let bindings = pair.carry_out();
+    assert_eq!(bindings.iter().map(|one| one.pod.name.as_str()).collect::<Vec<_>>(), ["high"]);
+}
+
+#[test]
+fn a_pod_whose_binding_is_in_flight_is_no_victim_and_another_machine_is_chosen() {
+    let mut pair = Pair::new(2, 1);
+    ["low0", "low1"].iter().for_each(|pod| pair.create_ranked(pod, 3000, 5));
+    pair.deliver();
+    bind_all(&mut pair);
+    // The room of the first pod is free again, and a less important pod is assumed there.
+    let node = node_of(&pair, "low0");
+    pair.server.end("t", "low0");
+    pair.create_ranked("assumed", 3000, 1);
+    pair.deliver();
+    let binding = pair.decide().pop().expect("a decision");
+    assert_eq!(binding.node, node);
+    pair.create_ranked("high", 3000, 10);
+    pair.deliver();
+    assert!(pair.decide().is_empty());
+    assert_eq!(pair.preempt(), [Verdict::InFlight]);
+    assert_eq!(pair.preempt(), [Verdict::Nominated]);
+    pair.carry_out();
+    assert_eq!(leaving(&pair), ["low1"]);
+    assert_eq!(pair.send(&binding), BindReply::Bound);
+}
+
+#[test]
+fn refused_bindings_give_the_room_of_a_pod_back_at_once() {
+    let mut pair = Pair::new(1, 1);
+    pair.create("a", 3000);
+    pair.deliver();
+    let binding = pair.decide().pop().expect("a decision");
+    give_up(&mut pair, &binding, BindReply::Refused);
+    pair.create("b", 3000);
+    pair.deliver();
+    let bound: Vec<String> = pair.decide().into_iter().map(|binding| binding.pod.name).collect();
+    assert_eq!(bound, ["b"]);
+    pair.delete("b");
+    pair.deliver();
+    pair.adapter.tick(pair.timeout_ms);
+    assert_eq!(pair.decide().len(), 1, "the pod is tried again");
+}
+
+#[test]
+fn a_parked_pod_loses_its_room_with_its_node() {
+    let mut pair = Pair::new(1, 1);
+    pair.create("a", 3000);
+    pair.deliver();
+    let binding = pair.decide().pop().expect("a decision");
+    give_up(&mut pair, &binding, BindReply::Unknown);
+    pair.server.delete_node("n0");
+    crate::pairs::add_node(&mut pair.server, 1);
+    pair.deliver();
+    assert!(pair.decide().is_empty(), "the pod is parked");
+    pair.create("b", 3000);
+    pair.deliver();
+    let bound: Vec<String> = pair.decide().into_iter().map(|binding| binding.pod.name).collect();
+    assert_eq!(bound, ["b"], "the parked pod is not on the other node");
+}
+
+#[test]
+fn a_victim_that_is_not_leaving_after_its_deletion_is_deleted_again() {
+    let mut pair = full(1);
+    pair.create_ranked("high", 3000, 10);
+    pair.deliver();
+    assert!(pair.decide().is_empty());
+    pair.preempt();
+    let eviction = pair.requests().into_iter().find_map(|action| match action {
+        Action::Evict(eviction, _) => Some(eviction),
+        _ => None,
+    });
+    let eviction = eviction.expect("a victim");
+    // The answer said so, but the pod has no time of deletion.
+    pair.adapter.evicted(eviction.clone(), Done::Done, 0);
+    pair.adapter.tick(29_999);
+    assert_eq!(pair.requests(), []);
+    pair.adapter.tick(30_000);
+    assert_eq!(pair.requests(), [Action::Evict(eviction.clone(), 0)]);
+    assert_eq!(pair.evict(&eviction), Done::Done);
+    pair.adapter.evicted(eviction, Done::Done, 30_000);
+    pair.deliver();
+    pair.adapter.tick(60_000);
+    assert_eq!(pair.requests(), [], "the pod is leaving");
+}
+
+#[test]
+fn a_budget_is_free_again_when_its_victim_cannot_be_deleted() {
+    let mut pair = full(1);
+    let labels = json!({"metadata": {"labels": {"app": "db"}}});
+    pair.server.call("PATCH", "/api/v1/namespaces/t/pods/low0", &labels);
+    budget(&mut pair, "db", &json!({"app": "db"}), 1);
+    let allowed = |pair: &Pair| pair.adapter.budgets().now().expect("budgets")[0].allowed;
+    pair.create_ranked("high", 3000, 10);
+    pair.deliver();
+    assert!(pair.decide().is_empty());
+    pair.preempt();
+    assert_eq!(allowed(&pair), 0);
+    for action in pair.requests() {
+        if let Action::Evict(eviction, _) = action {
+            pair.adapter.evicted(eviction, Done::Refused, 0);
+        }
+    }
+    assert_eq!(allowed(&pair), 1);
 }

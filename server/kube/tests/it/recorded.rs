@@ -15,6 +15,7 @@ use omega_kube::run::outbox::Outbox;
 use omega_kube::run::{NODES, PODS};
 use omega_kube::watch::{self, Event, Sink};
 use omega_workload::kube::api::{Node, Pod};
+use omega_workload::public_data;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
@@ -204,7 +205,7 @@ fn a_binding_that_is_forbidden_names_the_missing_right() {
         outbox.act(Action::Bind(binding, 0), 0);
         answered(&mut answers).await
     });
-    assert_eq!(answer, BindReply::Failed);
+    assert_eq!(answer, BindReply::Refused);
     let action = pair.adapter.handle_bind_reply(binding.clone(), answer, 0);
     assert_eq!(action, Some(Action::Get(binding, 0)));
     let message = call["response"]["body"]["message"].as_str().expect("a message");
@@ -430,11 +431,8 @@ fn parts(path: &str, query: &str) -> (String, BTreeMap<String, String>) {
 
 #[test]
 fn the_program_reads_what_kube_scheduler_reads_in_one_pass_each() {
-    let file = crate::replay::data().join("kube-api/kube-scheduler-reads.json");
-    let Ok(text) = std::fs::read_to_string(&file) else {
-        println!("skipped: {} not found", file.display());
-        return;
-    };
+    let Some(file) = public_data("kube-api/kube-scheduler-reads.json") else { return };
+    let text = std::fs::read_to_string(file).expect("text");
     let reads: Vec<String> = serde_json::from_str(&text).expect("JSON");
     let theirs = reads.iter().filter_map(|read| read.split_once('?'));
     let mut theirs: BTreeMap<_, _> = theirs.map(|(path, query)| parts(path, query)).collect();

@@ -2,8 +2,8 @@
 
 use crate::double::query::Query;
 use crate::double::{Double, Key, PODS, Target, text};
+use omega_workload::public_data;
 use serde_json::Value;
-use std::path::PathBuf;
 
 /// The parts of an answer that a scheduler depends on.
 const PARTS: [&str; 8] = [
@@ -17,21 +17,9 @@ const PARTS: [&str; 8] = [
     "/spec/nodeName",
 ];
 
-/// The folder of recorded data.
-pub(crate) fn data() -> PathBuf {
-    std::env::var_os("OMEGA_DATA").map_or_else(
-        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"),
-        PathBuf::from,
-    )
-}
-
 /// Returns the calls of a transcript; `None` if the data is missing.
 pub(crate) fn transcript(name: &str) -> Option<Vec<Value>> {
-    let file = data().join("kube-api").join(name);
-    let Ok(text) = std::fs::read_to_string(&file) else {
-        println!("skipped: {} not found", file.display());
-        return None;
-    };
+    let text = std::fs::read_to_string(public_data(&format!("kube-api/{name}"))?).expect("text");
     let calls = text.lines().skip(1).map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
     Some(calls.collect())
 }

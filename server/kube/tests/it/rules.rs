@@ -81,6 +81,25 @@ fn a_pod_that_cannot_be_bound_is_parked_and_scheduled_again() {
 }
 
 #[test]
+fn an_acknowledgement_that_the_watch_does_not_confirm_is_checked_after_a_minute() {
+    let mut pair = Pair::new(1, 1);
+    pair.create("a", 500);
+    pair.deliver();
+    let binding = pair.decide().pop().expect("a decision");
+    // The request did not reach the API server.
+    assert_eq!(pair.adapter.handle_bind_reply(binding.clone(), BindReply::Bound, 5), None);
+    pair.adapter.tick(60_004);
+    assert_eq!(pair.requests(), []);
+    pair.adapter.tick(60_005);
+    assert_eq!(pair.requests(), [Action::Get(binding.clone(), 60_005)]);
+    pair.adapter.tick(200_000);
+    assert_eq!(pair.requests(), [], "the answer is not there yet");
+    let found = pair.get(&binding);
+    let again = pair.adapter.handle_pod_read(binding.clone(), found, 200_000);
+    assert!(matches!(&again, Some(Action::Bind(next, _)) if *next == binding), "{again:?}");
+}
+
+#[test]
 fn flow_control_puts_a_binding_off_and_counts_as_no_failure() {
     let mut pair = Pair::new(1, 1);
     pair.create("a", 500);

@@ -177,7 +177,8 @@ fn resources_that_only_pods_name_neither_stop_the_start_nor_displace_those_of_no
     pair.deliver();
     let bound: Vec<String> = pair.decide().into_iter().map(|binding| binding.pod.name).collect();
     assert_eq!(bound, ["gpu"]);
-    assert_eq!(why_held(&pair, "none"), "no node has this resource: Insufficient example.com/fpga");
+    let why = "0/1 nodes are available: 1 Insufficient example.com/fpga.";
+    assert_eq!(why_held(&pair, "none"), why);
     // A node that gets the resource later.
     node_with(&mut pair.server, "n1", &[("example.com/fpga".to_owned(), "1")]);
     pair.deliver();

@@ -8,7 +8,7 @@ use crate::replay::transcript;
 use crate::storage::{bind, claim, class, make, pod_spec, provision, volume};
 use omega_core::Text;
 use omega_kube::adapter::claims::CLAIMS_TIMEOUT_MS;
-use omega_kube::adapter::effects::{Action, ClaimChoice};
+use omega_kube::adapter::effects::{Action, ClaimChoice, Done};
 use omega_kube::adapter::preempt::Verdict;
 use omega_kube::adapter::{PodName, State};
 use serde_json::{Value, json};
@@ -326,6 +326,21 @@ fn a_pod_with_a_claim_preempts_and_is_bound_after_its_claim() {
     write(&mut pair, &choice);
     assert_eq!(bindings(&mut pair), [], "the provisioner works");
     assert_eq!(bindings_once_provisioned(&mut pair), [("high".to_owned(), "n0".to_owned())]);
+}
+
+#[test]
+fn a_pod_that_waits_for_its_claims_gives_its_room_to_a_more_important_pod() {
+    let mut pair = pair(1, 1);
+    let choice = choice_for_data(&mut pair, "ReadWriteOnce");
+    pair.create_ranked("high", 4000, 10);
+    pair.deliver();
+    assert_eq!(pair.decide(), []);
+    assert_eq!(pair.preempt(), [Verdict::Nominated]);
+    assert_eq!(bindings(&mut pair), [("high".to_owned(), "n0".to_owned())], "nobody is deleted");
+    assert_eq!(pair.adapter.state(&name("a")), Some(&State::Pending));
+    // The answer to the write of the choice is late.
+    assert_eq!(pair.adapter.chosen(choice, Done::Done, 0), None);
+    assert_eq!(pair.adapter.state(&name("a")), Some(&State::Pending));
 }
 
 #[test]
