@@ -3,7 +3,7 @@
 //! The run is the same for both, except that replicas may fail to answer. A run cannot continue without an answer, so
 //! it then ends with the error.
 
-use crate::kept::{Answer, KeepError, KeptCell};
+use crate::backend::{Answer, BackendError, DurableCell};
 use omega_cellstate::{Cell, CellHandle, CommitsAndSync, Delta, HandleError, Interest, SharedCell};
 use omega_core::{
     Command, Commit, MachineId, SchedulerId, TaskId, TaskReport, Text, Transaction, Version,
@@ -16,7 +16,7 @@ pub(crate) enum RunCell {
     /// In memory.
     Memory(SharedCell),
     /// The cell at one of its replicas.
-    Replica(Arc<dyn KeptCell>),
+    Replica(Arc<dyn DurableCell>),
 }
 
 impl RunCell {
@@ -29,9 +29,9 @@ impl RunCell {
     pub(crate) fn read<T>(&self, look: impl FnOnce(&Cell) -> T) -> T {
         match self {
             RunCell::Memory(cell) => cell.read(look),
-            RunCell::Replica(kept) => {
+            RunCell::Replica(cell) => {
                 let (mut look, mut seen) = (Some(look), None);
-                kept.look(&mut |cell| seen = look.take().map(|look| look(cell)));
+                cell.look(&mut |cell| seen = look.take().map(|look| look(cell)));
                 seen.expect("a replica shows its cell once")
             }
         }
@@ -41,11 +41,11 @@ impl RunCell {
     ///
     /// # Errors
     /// If the cell does not answer.
-    pub(crate) fn apply(&self, command: Command) -> Result<Answer, KeepError> {
+    pub(crate) fn apply(&self, command: Command) -> Result<Answer, BackendError> {
         match self {
             RunCell::Memory(cell) => Ok(cell.apply(command)),
-            RunCell::Replica(kept) => {
-                let answer = kept.apply_all(vec![command]).pop();
+            RunCell::Replica(cell) => {
+                let answer = cell.apply_all(vec![command]).pop();
                 answer.expect("each command has an answer")
             }
         }
@@ -58,11 +58,11 @@ impl RunCell {
     pub(crate) fn apply_all(
         &self,
         commands: impl IntoIterator<Item = Command>,
-    ) -> Result<Vec<Answer>, KeepError> {
+    ) -> Result<Vec<Answer>, BackendError> {
         match self {
             RunCell::Memory(cell) => Ok(cell.apply_all(commands)),
-            RunCell::Replica(kept) => {
-                kept.apply_all(commands.into_iter().collect()).into_iter().collect()
+            RunCell::Replica(cell) => {
+                cell.apply_all(commands.into_iter().collect()).into_iter().collect()
             }
         }
     }
@@ -78,7 +78,8 @@ impl RunCell {
     pub(crate) fn finish(&self, tasks: &[(TaskId, MachineId)]) -> Option<u64> {
         let RunCell::Memory(cell) = self else { return None };
         let report = TaskReport::Finished;
-        let ended = |&(task, machine): &_| Command::ReportTask { task, machine, report };
+        let ended =
+            |&(task, machine): &_| Command::ReportTask { task, machine, placed_ms: 0, report };
         let mut finished = 0;
         for some in tasks.chunks(ENDS) {
             // The cell rejects the end of a task that was lost with its machine, so that task is not counted as

@@ -1,6 +1,6 @@
 //! Errors of a run.
 
-use crate::kept::KeepError;
+use crate::backend::BackendError;
 use crate::options::PlacedFile;
 use omega_cellstate::{AuditError, HandleError};
 use omega_core::{Rejection, Text};
@@ -69,7 +69,7 @@ pub enum RunError {
     },
     /// The storage of the cell could not be created, does not answer, or is damaged.
     #[error(transparent)]
-    Kept(#[from] KeepError),
+    Backend(#[from] BackendError),
     /// The audit at the end found an error, which is a defect of Omega. Report it.
     #[error(
         "the state of the cell is inconsistent after the run, which is a bug in Omega, please \

@@ -16,13 +16,13 @@
 //! [`Pace::Speed`], the clock follows the wall clock. The run ends at the last arrival, after the schedulers have
 //! tried all jobs.
 
+pub mod backend;
 mod cell;
 mod clients;
 mod clock;
 mod counts;
 mod driver;
 mod error;
-pub mod kept;
 mod meter;
 mod named;
 mod options;
@@ -41,12 +41,12 @@ mod timed;
 
 use crate::report::RunReport;
 use crate::report::waiting::WaitingReport;
+use backend::DurableBackend;
 use cell::RunCell;
-use driver::ended::Ended;
-use kept::Keeper;
 use omega_cellstate::Cell;
 use omega_schedulers::{Clock, Pool, Worker};
 use omega_workload::Workload;
+use outcome::FinishedRun;
 use std::sync::Arc;
 
 pub use driver::explained::{AskedJob, Which, explain_at, explain_cell};
@@ -91,20 +91,21 @@ fn run_to_the_end(
     workload: Workload,
     options: &RunOptions,
     progress: &mut dyn FnMut(Progress),
-) -> Result<Ended, RunError> {
-    let found = |keeper: &Arc<dyn Keeper>| keeper.found(&workload.kinds);
-    let kept = options.keeper.as_ref().map(found).transpose()?;
-    if options.workers == Workers::LockStep && (kept.is_some() || options.pace.is_timed()) {
+) -> Result<FinishedRun, RunError> {
+    let found = |backend: &Arc<dyn DurableBackend>| backend.found(&workload.kinds);
+    let durable = options.backend.as_ref().map(found).transpose()?;
+    if options.workers == Workers::LockStep && (durable.is_some() || options.pace.is_timed()) {
         return Err(RunError::NoLockStep);
     }
-    let cells = match &kept {
-        Some(kept) => kept.cells().into_iter().map(RunCell::Replica).collect(),
+    let cells = match &durable {
+        Some(durable) => durable.cells().into_iter().map(RunCell::Replica).collect(),
         None => vec![RunCell::memory(Cell::new(workload.kinds.clone()))],
     };
     let mut feeder = driver::feeder::Feeder::new(cells[0].clone(), workload, options)?;
     let clock = Arc::new(clock::RunClock::start(options.pace));
     let cpu_before = clock::process_cpu_s();
-    let goes_on = || kept.as_ref().map_or(Ok(()), |kept| kept.check()).map_err(RunError::from);
+    let goes_on =
+        || durable.as_ref().map_or(Ok(()), |durable| durable.check()).map_err(RunError::from);
     let mut driven = Driven { feeder: &mut feeder, cells: &cells, clock: &clock };
     let (mut workers, served) = match options.workers {
         Workers::Threads => driven.on_threads(options, &goes_on, progress),
@@ -120,11 +121,11 @@ fn run_to_the_end(
     if fed.interrupted {
         look(&mut workers, &cells, &clock);
     }
-    match &kept {
-        Some(kept) => kept.check_states()?,
+    match &durable {
+        Some(durable) => durable.check_states()?,
         None => _ = cells[0].read(|cell| cell.audit())?,
     }
-    Ok(Ended { fed, kept, workers, served, wall_s, cpu_s })
+    Ok(FinishedRun { fed, durable, workers, served, wall_s, cpu_s })
 }
 
 /// Syncs the schedulers of an interrupted run with the cell, because the report takes pending jobs from their queues.

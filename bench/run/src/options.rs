@@ -1,6 +1,6 @@
 //! Options of a run, and its progress.
 
-use crate::kept::Keeper;
+use crate::backend::DurableBackend;
 use crate::stop::Stop;
 use omega_core::{Command, ConflictCheck, Granularity};
 use omega_schedulers::config::Profiles;
@@ -119,7 +119,7 @@ pub struct RunOptions {
     /// A request to end the run early.
     pub stop: Stop,
     /// The storage of the cell; `None` for a cell in memory.
-    pub keeper: Option<Arc<dyn Keeper>>,
+    pub backend: Option<Arc<dyn DurableBackend>>,
     /// Commands that are applied before all others. They set what a workload does not contain, such as tenants, quotas
     /// and policy.
     pub setup: Vec<Command>,
@@ -145,7 +145,7 @@ impl Default for RunOptions {
             workers: Workers::default(),
             seed: 1,
             stop: Stop::default(),
-            keeper: None,
+            backend: None,
             setup: Vec::new(),
             rebalancing: None,
             placed: None,

@@ -1,10 +1,12 @@
-//! Conversion of a finished run to its report.
+//! A finished run, and its conversion to a report.
 
+use crate::backend::DurableRun;
+use crate::clients::Served;
 use crate::driver::feeder::Fed;
 use crate::meter::Meter;
 use crate::report::{MachineHeat, ResourceReport, RunReport, SchedulerReport, Unplaced};
 use crate::samples::used_shares;
-use crate::{Ended, RunOptions, Stop};
+use crate::{RunOptions, Stop};
 use omega_cellstate::{Cell, MachineState};
 use omega_core::{Amounts, DeviceRequest, Job, JobId, KindId, Kinds, PlacementRules, Reason};
 use omega_schedulers::Worker;
@@ -15,6 +17,17 @@ use std::collections::HashMap;
 /// Labels by which a heat map groups machines; the first of them that a machine has is used.
 const PLACES: [&str; 4] = ["zone", "topology.kubernetes.io/zone", "gpu-model", "platform"];
 
+/// The parts of a run after its end, from which its report is made.
+pub(crate) struct FinishedRun {
+    pub(crate) fed: Fed,
+    /// The storage of the cell; `None` for a cell in memory.
+    pub(crate) durable: Option<Box<dyn DurableRun>>,
+    pub(crate) workers: Vec<Worker<Meter>>,
+    pub(crate) served: Vec<Served>,
+    pub(crate) wall_s: f64,
+    pub(crate) cpu_s: Option<f64>,
+}
+
 /// Number of tasks without a machine. (The feeder does not see all removals of tasks from machines, for example when a
 /// gang times out.)
 fn waiting(cell: &Cell) -> usize {
@@ -23,8 +36,8 @@ fn waiting(cell: &Cell) -> usize {
 }
 
 /// The report of a run that has ended.
-pub(super) fn report(ended: Ended, options: &RunOptions) -> RunReport {
-    let Ended { fed, kept, mut workers, served, wall_s, cpu_s } = ended;
+pub(super) fn report(ended: FinishedRun, options: &RunOptions) -> RunReport {
+    let FinishedRun { fed, durable, mut workers, served, wall_s, cpu_s } = ended;
     let mut unplaced = unplaced(&fed, &mut workers, &options.stop);
     unplaced.extend(served.iter().filter_map(|one| unserved(&fed, one.name)));
     let kinds = fed.cell.read(|cell| cell.kinds().clone());
@@ -63,7 +76,7 @@ pub(super) fn report(ended: Ended, options: &RunOptions) -> RunReport {
         tenants: cell.read(|cell| ledger.tenants(cell)),
         resources,
         rebalancing,
-        durable: kept.map(|kept| kept.report(claims)),
+        durable: durable.map(|durable| durable.report(claims)),
         unplaced,
         heat: cell.read(|cell| cell.machines().map(|m| heat(&m, &reported)).collect()),
         name,

@@ -4,8 +4,8 @@ use crate::RunError;
 use crate::cell::RunCell;
 use crate::options::Rebalancing;
 use crate::report::RebalancingReport;
-use omega_cellstate::{Cell, CellHandle, Delta, HandleError, Interest};
-use omega_core::{Commit, MachineId, SchedulerId, TaskId, Text, Transaction, Version};
+use omega_cellstate::{Cell, CellHandle, CommitHook, HandleError};
+use omega_core::{Commit, MachineId, TaskId, Transaction, Version};
 use omega_schedulers::rebalance::objective::MACHINE;
 use omega_schedulers::rebalance::{Fate, Move, Rebalancer, Settings};
 use parking_lot::Mutex;
@@ -71,7 +71,13 @@ impl Passes {
     pub(super) fn pass(&mut self, cell: &RunCell, now_ms: u64) -> Result<Vec<Moved>, RunError> {
         self.next_ms = (now_ms / self.every_ms + 1) * self.every_ms;
         let began = Instant::now();
-        let noting = NotingCell { cell, versions: Mutex::default() };
+        // For each task of a complete commit, the cell's version after the commit.
+        let versions: Mutex<HashMap<TaskId, Version>> = Mutex::default();
+        let noting = CommitHook::new(cell, |cell: &RunCell, txns: &[&Transaction]| {
+            let answers = cell.commit_all(txns);
+            note(&mut versions.lock(), txns, &answers);
+            answers
+        });
         let plan = self.rebalancer.plan(cell, &mut || true).map_err(failed)?;
         let before = plan.before.total(&plan.objectives);
         let (mut moved, mut gain) = (Vec::new(), 0);
@@ -79,7 +85,14 @@ impl Passes {
             let fates = self.rebalancer.apply_plan_wave(&noting, wave).map_err(failed)?;
             for (step, fate) in wave.iter().zip(fates) {
                 if fate == Fate::Moved {
-                    moved.extend(step.moves.iter().map(|m| noting.moved(m)));
+                    // If the cell did not answer, the version is the present one.
+                    let present = || cell.read(Cell::version);
+                    let version = |m: &Move| versions.lock().get(&m.task).copied();
+                    let accepted = |m: &Move| {
+                        let version = version(m).unwrap_or_else(present);
+                        Moved { task: m.task, to: m.to, version }
+                    };
+                    moved.extend(step.moves.iter().map(accepted));
                     gain += step.gain;
                 } else {
                     self.rejected += step.moves.len() as u64;
@@ -109,57 +122,18 @@ impl Passes {
     }
 }
 
-/// The cell of the rebalancer, which notes the versions of its commits.
-struct NotingCell<'a> {
-    cell: &'a RunCell,
-    /// For each task of a commit, the cell's version after the commit.
-    versions: Mutex<HashMap<TaskId, Version>>,
-}
-
-impl NotingCell<'_> {
-    /// An accepted move with its version. If the cell did not answer, the version is the present one.
-    fn moved(&self, m: &Move) -> Moved {
-        let known = self.versions.lock().get(&m.task).copied();
-        let version = known.unwrap_or_else(|| self.cell.read(Cell::version));
-        Moved { task: m.task, to: m.to, version }
-    }
-
-    fn note(&self, txn: &Transaction, commit: &Commit) {
-        if commit.is_complete() {
-            let tasks = txn.claims.iter().map(|claim| (claim.task, commit.version));
-            self.versions.lock().extend(tasks);
+/// Adds the tasks of complete commits to `versions`, each with the cell's version after the commit.
+fn note(
+    versions: &mut HashMap<TaskId, Version>,
+    txns: &[&Transaction],
+    answers: &[Result<Commit, HandleError>],
+) {
+    for (txn, answer) in txns.iter().zip(answers) {
+        if let Ok(commit) = answer
+            && commit.is_complete()
+        {
+            versions.extend(txn.claims.iter().map(|claim| (claim.task, commit.version)));
         }
-    }
-}
-
-impl CellHandle for NotingCell<'_> {
-    fn register(&self, name: Text) -> Result<(SchedulerId, u64), HandleError> {
-        self.cell.register(name)
-    }
-
-    fn sync(
-        &self,
-        since: Version,
-        interest: &Interest,
-        delta: &mut Delta,
-    ) -> Result<(), HandleError> {
-        self.cell.sync(since, interest, delta)
-    }
-
-    fn commit(&self, txn: &Transaction) -> Result<Commit, HandleError> {
-        let commit = self.cell.commit(txn)?;
-        self.note(txn, &commit);
-        Ok(commit)
-    }
-
-    fn commit_all(&self, txns: &[&Transaction]) -> Vec<Result<Commit, HandleError>> {
-        let answers = self.cell.commit_all(txns);
-        for (txn, answer) in txns.iter().zip(&answers) {
-            if let Ok(commit) = answer {
-                self.note(txn, commit);
-            }
-        }
-        answers
     }
 }
 

@@ -1,6 +1,6 @@
 //! The replicas of a run: created in their folders, started, monitored, and compared at the end.
 
-use crate::kept::{Answer, KeepError, Keeper, Kept, KeptCell};
+use crate::backend::{Answer, BackendError, DurableBackend, DurableCell, DurableRun};
 use crate::report::{DurableReport, ReplicaReport};
 use crate::timed::{TimedCell, Took};
 use omega_cellstate::Cell;
@@ -338,24 +338,24 @@ fn size(folder: &Path) -> u64 {
         .sum()
 }
 
-impl Keeper for Durability {
-    fn found(&self, kinds: &Kinds) -> Result<Box<dyn Kept>, KeepError> {
-        let replicas = Replicas::bootstrap(self, kinds).map_err(KeepError::new)?;
+impl DurableBackend for Durability {
+    fn found(&self, kinds: &Kinds) -> Result<Box<dyn DurableRun>, BackendError> {
+        let replicas = Replicas::bootstrap(self, kinds).map_err(BackendError::new)?;
         Ok(Box::new(replicas))
     }
 }
 
-impl Kept for Replicas {
-    fn cells(&self) -> Vec<Arc<dyn KeptCell>> {
-        self.handles.iter().map(|cell| Arc::new(cell.clone()) as Arc<dyn KeptCell>).collect()
+impl DurableRun for Replicas {
+    fn cells(&self) -> Vec<Arc<dyn DurableCell>> {
+        self.handles.iter().map(|cell| Arc::new(cell.clone()) as Arc<dyn DurableCell>).collect()
     }
 
-    fn check(&self) -> Result<(), KeepError> {
-        Replicas::check(self).map_err(KeepError::new)
+    fn check(&self) -> Result<(), BackendError> {
+        Replicas::check(self).map_err(BackendError::new)
     }
 
-    fn check_states(&self) -> Result<(), KeepError> {
-        Replicas::check_states(self).map_err(KeepError::new)
+    fn check_states(&self) -> Result<(), BackendError> {
+        Replicas::check_states(self).map_err(BackendError::new)
     }
 
     fn report(&self, claims: u64) -> DurableReport {
@@ -363,19 +363,19 @@ impl Kept for Replicas {
     }
 }
 
-impl KeptCell for TimedCell {
+impl DurableCell for TimedCell {
     fn look(&self, look: &mut dyn FnMut(&Cell)) {
         self.cell.read(look);
     }
 
-    fn apply_all(&self, commands: Vec<Command>) -> Vec<Result<Answer, KeepError>> {
+    fn apply_all(&self, commands: Vec<Command>) -> Vec<Result<Answer, BackendError>> {
         let answers = self.cell.apply_all(commands);
         answers
             .into_iter()
             .map(|answer| match answer {
                 Ok(outcome) => Ok(Ok(outcome)),
                 Err(RequestError::Rejected(rejection)) => Ok(Err(rejection)),
-                Err(other) => Err(KeepError::new(ReplicaError::Silent(other))),
+                Err(other) => Err(BackendError::new(ReplicaError::Silent(other))),
             })
             .collect()
     }

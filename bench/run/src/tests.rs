@@ -1,12 +1,12 @@
 //! Runs that end although tasks are pending, reports on runs, and runs on disks with the workload of a run in memory.
 
-use crate::kept::Keeper;
+use crate::backend::DurableBackend;
 use crate::replicas::Durability;
 use crate::report::RunReport;
 use crate::{
     CLIENTS, Evict, Pace, PlacedFile, Rebalancing, RunError, RunOptions, Stop, Workers, run,
 };
-use omega_core::limits::AMOUNT_MAX;
+use omega_core::limits::{AMOUNT_MAX, GANG_TIMEOUT_MS_MAX};
 use omega_core::{
     Amounts, Groups, Job, JobKind, KindId, Kinds, Machine, Port, ResourceKind, TaskGroup,
 };
@@ -89,17 +89,17 @@ fn restless() -> Workload {
 #[test]
 fn replicas_are_fed_what_a_cell_in_memory_is() {
     let engine = EngineKind::Segment;
-    let on_disks = |replicas| -> Option<Arc<dyn Keeper>> {
+    let on_disks = |replicas| -> Option<Arc<dyn DurableBackend>> {
         Some(Arc::new(Durability { dir: None, replicas, engine }))
     };
-    for keeper in [None, on_disks(1), on_disks(3)] {
-        let options = RunOptions { keeper, ..RunOptions::default() };
+    for backend in [None, on_disks(1), on_disks(3)] {
+        let options = RunOptions { backend, ..RunOptions::default() };
         let report = run(restless(), &options, &mut |_| {}).unwrap();
         // Each task is placed once, and again each time it was lost with its machine. (A task that is placed while its
         // machine is being removed is not counted as lost.)
         let wanted = report.tasks as u64 + report.lost;
         let placed = report.placements + report.placed_at_start as u64;
-        let what = format!("{placed} of {wanted} placed, {:?}", options.keeper);
+        let what = format!("{placed} of {wanted} placed, {:?}", options.backend);
         assert!(placed >= wanted && report.pending == 0, "{what}");
         assert_eq!(report.machines, 20);
         assert!(report.finished > 0);
@@ -114,9 +114,9 @@ fn a_job_that_is_refused_on_its_way_ends_the_run_and_is_named() {
     // A job without tasks, which every cell rejects.
     workload.arrivals.push(Arrival { job: Job { groups: Groups::new(), ..twice.job }, ..twice });
     let alone = Durability { dir: None, replicas: 1, engine: EngineKind::Segment };
-    let alone: Arc<dyn Keeper> = Arc::new(alone);
-    for keeper in [None, Some(alone)] {
-        let options = RunOptions { keeper, ..RunOptions::default() };
+    let alone: Arc<dyn DurableBackend> = Arc::new(alone);
+    for backend in [None, Some(alone)] {
+        let options = RunOptions { backend, ..RunOptions::default() };
         let refused = run(workload.clone(), &options, &mut |_| {}).map(drop);
         assert!(
             matches!(&refused, Err(RunError::Job { name: of, .. }) if *of == name),
@@ -233,6 +233,58 @@ fn jobs_on_empty_machines_do_not_wait_for_the_next_arrival() {
     }
 }
 
+/// Machines of a hundred cores each, a gang of 12,000 tasks that request a core, and small jobs at these times.
+fn large_gang(machines: u64, run_ms: u64, small_at_ms: &[u64]) -> Workload {
+    let machine = |i| Machine::new(format!("m{i}"), Amounts::new([100_000, 1 << 40]));
+    let gang = Job {
+        scheduler: "batch".into(),
+        gang_min: Some(12_000),
+        gang_timeout_ms: Some(GANG_TIMEOUT_MS_MAX),
+        ..Job::batch("gang", TaskGroup::new(12_000, Amounts::new([1000, 1 << 20])))
+    };
+    let run = RunTime::Same(run_ms);
+    let mut arrivals = vec![Arrival { at_ms: 1, job: gang, placed: Vec::new(), run }];
+    for (name, at_ms) in (0..).zip(small_at_ms) {
+        let mut small = one_core(name, *at_ms, 1);
+        small.job.groups[0].request = Amounts::new([0, 1 << 20]);
+        arrivals.push(small);
+    }
+    Workload {
+        machines: (0..machines).map(machine).collect(),
+        machine_events: Vec::new(),
+        arrivals,
+        ..restless()
+    }
+}
+
+#[test]
+fn tasks_of_an_incomplete_gang_do_not_run() {
+    // The gang waits from the first minute on, gives up after an hour, and waits again.
+    let workload = large_gang(110, 20_000, &[100_000, 200_000, 4_000_000, 4_100_000]);
+    let options =
+        RunOptions { workers: Workers::LockStep, batch_schedulers: 1, ..RunOptions::default() };
+    let report = run(workload, &options, &mut |_| {}).unwrap();
+    // The last small job arrives at the end.
+    assert_eq!(report.finished, 3);
+    assert!(report.pending >= 1000, "{}", report.pending);
+}
+
+#[test]
+fn all_tasks_of_a_gang_run_from_the_time_at_which_it_is_complete() {
+    // A job has a tenth of the machines for 500 s. Then the gang is complete, and runs for 600 s.
+    let finished = |last_ms| {
+        let mut workload = large_gang(120, 600_000, &[last_ms]);
+        let mut block = one_core(9, 0, 500_000);
+        block.job.groups[0].count = 1000;
+        workload.arrivals.insert(0, block);
+        let options =
+            RunOptions { workers: Workers::LockStep, batch_schedulers: 1, ..RunOptions::default() };
+        run(workload, &options, &mut |_| {}).unwrap().finished
+    };
+    assert_eq!(finished(1_090_000), 1000);
+    assert_eq!(finished(1_120_000), 13_000);
+}
+
 /// Number of tasks that a single queue would start by the last arrival, and their longest wait in seconds.
 fn first_come_first_served(cores: usize, arrivals: &[Arrival], run_ms: u64) -> (u64, f64) {
     let last_ms = arrivals.last().unwrap().at_ms;
@@ -316,17 +368,17 @@ fn shares_are_those_of_the_reported_kinds() {
 #[test]
 fn a_run_that_is_stopped_reports_what_was_done() {
     let alone = Durability { dir: None, replicas: 1, engine: EngineKind::Segment };
-    let alone: Arc<dyn Keeper> = Arc::new(alone);
+    let alone: Arc<dyn DurableBackend> = Arc::new(alone);
     let ways =
         [(Workers::Threads, None), (Workers::LockStep, None), (Workers::Threads, Some(alone))];
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("placed.csv");
-    for (workers, keeper) in ways {
+    for (workers, backend) in ways {
         let stop = Stop::default();
         let placed = Some(PlacedFile::Path(file.clone()));
         let stop_too = stop.clone();
         let options =
-            RunOptions { workers, keeper, placed, stop: stop_too, ..RunOptions::default() };
+            RunOptions { workers, backend, placed, stop: stop_too, ..RunOptions::default() };
         let all = restless().arrivals.len();
         let mut after_some = |progress: super::Progress| {
             if progress.submitted > progress.tasks / 4 {
@@ -379,13 +431,13 @@ fn each_placement_has_a_row_and_the_last_row_of_a_task_has_its_machine() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("placed.csv");
     let three = Durability { dir: None, replicas: 3, engine: EngineKind::Segment };
-    let three: Arc<dyn Keeper> = Arc::new(three);
+    let three: Arc<dyn DurableBackend> = Arc::new(three);
     let ways =
         [(Workers::Threads, None), (Workers::LockStep, None), (Workers::Threads, Some(three))];
-    for (workers, keeper) in ways {
+    for (workers, backend) in ways {
         let options = RunOptions {
             workers,
-            keeper,
+            backend,
             evict: Evict::Always,
             rebalancing: rebalancing(),
             placed: Some(PlacedFile::Path(file.clone())),
@@ -464,7 +516,7 @@ fn few_of_many_pending_jobs_are_examined() {
     let options =
         RunOptions { workers: Workers::LockStep, batch_schedulers: 1, ..RunOptions::default() };
     let ended = super::run_to_the_end(workload, &options, &mut |_| {}).unwrap();
-    let super::Ended { fed, mut workers, .. } = ended;
+    let super::FinishedRun { fed, mut workers, .. } = ended;
     let mut counts = |stop: &Stop| {
         let list = super::outcome::unplaced(&fed, &mut workers, stop);
         let rest = list.iter().filter(|entry| entry.reason.starts_with("not examined, "));

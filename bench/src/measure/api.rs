@@ -147,7 +147,7 @@ fn stream(served: &Served, requests: Vec<CommitRequest>) -> usize {
                 Some(proto::commit_stream_response::Answer::Commit(commit)) => {
                     refused += commit.conflicts.len();
                 }
-                other => panic!("not judged: {other:?}"),
+                other => panic!("not checked: {other:?}"),
             }
         }
         refused
@@ -160,7 +160,7 @@ fn unary(served: &Served, requests: Vec<CommitRequest>) -> usize {
         let mut client = SchedulingServiceClient::connect(url).await.expect("it listens");
         let mut refused = 0;
         for request in requests {
-            let commit = client.commit(request).await.expect("it is judged").into_inner();
+            let commit = client.commit(request).await.expect("it is checked").into_inner();
             refused += commit.conflicts.len();
         }
         refused
@@ -282,7 +282,7 @@ fn feed(
     for (i, txn) in txns.iter().enumerate() {
         let due = Duration::from_secs_f64((i * CLAIMS) as f64 / PLACEMENTS_PER_SECOND as f64);
         std::thread::sleep(due.saturating_sub(began.elapsed()));
-        let commit = cell.commit(txn).expect("it is judged");
+        let commit = cell.commit(txn).expect("it is checked");
         committed.lock().push((commit.version, Instant::now()));
     }
 }

@@ -47,7 +47,7 @@ impl Made {
             let job = Job { scheduler: "filler".into(), ..Job::batch(name, group) };
             let job = submit(&mut cell, job);
             let txn = claims_on(&cell, (self.filler, self.next + part), job, rows);
-            cell.commit(&txn).expect("a warming transaction is judged");
+            cell.commit(&txn).expect("a warming transaction is checked");
             cell.apply(Command::KillJob { job }).expect("a known job is killed");
         }
         cell
@@ -131,7 +131,7 @@ pub(crate) fn fill(
             job.runtime_estimate_ms = Some(60_000 * (1 + number % 60));
             let id = submit(&mut made.cell, job);
             let txn = claims_on(&made.cell, (made.filler, number), id, slots);
-            let commit = made.cell.commit(&txn).expect("a filler's transaction is judged");
+            let commit = made.cell.commit(&txn).expect("a filler's transaction is checked");
             assert!(commit.is_complete(), "fillers fit: {:?}", commit.conflicts.first());
             number += 1;
         }

@@ -45,7 +45,7 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
 fn resize(made: &Made, count: usize) -> Figure {
     let mut cell = made.copy();
     for txn in transactions(&mut cell, made.machines, count, Sizes::each(100)) {
-        cell.commit(&txn).expect("it is judged");
+        cell.commit(&txn).expect("it is checked");
     }
     let placed: Vec<TaskId> = cell.machines().flat_map(|machine| machine.tasks.to_vec()).collect();
     let Ok(Outcome::Scheduler { id: scheduler, .. }) =
@@ -62,7 +62,7 @@ fn resize(made: &Made, count: usize) -> Figure {
     let txns: Vec<Transaction> = (0..).zip(placed.chunks(10).take(count / 10)).map(txn).collect();
     let resized: usize = txns.iter().map(|txn| txn.resizes.len()).sum();
     let (refused, span) = timed(|| {
-        let commits = txns.iter().map(|txn| cell.commit(txn).expect("it is judged"));
+        let commits = txns.iter().map(|txn| cell.commit(txn).expect("it is checked"));
         commits.map(|commit| commit.conflicts.len()).sum::<usize>()
     });
     assert_eq!(refused, 0, "to hold less is never refused");
@@ -74,7 +74,7 @@ pub(super) fn run(made: &Made, claims: usize, sizes: Sizes) -> Figure {
     let mut cell = made.copy();
     let txns = transactions(&mut cell, made.machines, claims, sizes);
     let (refused, span) = timed(|| {
-        let commits = txns.iter().map(|txn| cell.commit(txn).expect("it is judged"));
+        let commits = txns.iter().map(|txn| cell.commit(txn).expect("it is checked"));
         commits.map(|commit| commit.conflicts.len()).sum::<usize>()
     });
     assert!(refused * 100 < claims, "{refused} of {claims} small tasks did not fit");

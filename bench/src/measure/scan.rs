@@ -2,7 +2,7 @@
 
 use crate::measure::bare::{Columns, KINDS};
 use crate::measure::cells;
-use crate::measure::clock::{by_turns, timed};
+use crate::measure::clock::{Figure, by_turns, timed};
 use crate::measure::show::{Reach, Row, Unit};
 use crate::measure::{Options, SEED, forms};
 use omega_cellstate::{GroupRef, View};
@@ -68,12 +68,7 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
 }
 
 /// Cost of filters and scores over all blocks.
-fn scan(
-    view: &View,
-    profile: &Profile,
-    group: GroupRef,
-    scans: usize,
-) -> crate::measure::clock::Figure {
+fn scan(view: &View, profile: &Profile, group: GroupRef, scans: usize) -> Figure {
     let tasks = tasks(view, group);
     let active = profile.evaluator().active(&tasks);
     let ((), span) = timed(|| {
@@ -91,12 +86,7 @@ fn scan(
 }
 
 /// Cost of full searches.
-fn collect(
-    view: &mut View,
-    profile: &Profile,
-    group: GroupRef,
-    scans: usize,
-) -> crate::measure::clock::Figure {
+fn collect(view: &mut View, profile: &Profile, group: GroupRef, scans: usize) -> Figure {
     let request = Request {
         evaluator: profile.evaluator(),
         group,
@@ -146,7 +136,7 @@ fn batch(options: &Options, view: &mut View, profile: &Profile) -> Row {
 }
 
 /// Cost of one bare scan, and of a thousand scores of the chosen machine.
-fn bare_batch(options: &Options, columns: &Columns) -> crate::measure::clock::Figure {
+fn bare_batch(options: &Options, columns: &Columns) -> Figure {
     let request = REQUEST.map(|amount| amount as i64);
     let runs = (0..options.runs()).map(|_| {
         let ((), span) = timed(|| {
@@ -158,4 +148,25 @@ fn bare_batch(options: &Options, columns: &Columns) -> crate::measure::clock::Fi
         span.each(1)
     });
     crate::measure::clock::Figure::median(&runs.collect::<Vec<_>>())
+}
+
+/// Time to find a machine for a task, and to undo the claim.
+pub(crate) fn placed(options: &Options, view: &mut View, job: &Job) -> Figure {
+    let profile = profile();
+    profile.prepare(view);
+    let id = JobId(u64::MAX);
+    let group = view.compile(id, &Arc::new(job.clone()), 0);
+    let how = Placement { search: Search::Full, ..Placement::default() };
+    let tasks = [TaskId { job: id, index: 0 }];
+    let (mut placer, mut rng) = (Placer::default(), Pcg64::seed_from_u64(SEED));
+    let count = options.work(200);
+    let ((), span) = timed(|| {
+        for _ in 0..count {
+            let placed = placer.place(view, (&profile, how), (group, &tasks), &mut rng);
+            assert_eq!(placed, 1, "every machine takes the task");
+            view.drop_claims(1);
+        }
+    });
+    view.forget_job(id);
+    span.each(count)
 }

@@ -75,7 +75,7 @@ fn spent(cell: &mut Cell, run: usize) -> Spent {
     let snapshots = snapshots.expect("there is a folder for temporary files");
     let mut spent = Spent::default();
     let snapshot = capture(cell, run, &mut spent);
-    let meta = Meta { cell: CellId(1), position: POSITION, membership: Default::default() };
+    let meta = Meta { cell: CellId(1), position: POSITION, replica_meta: Default::default() };
     let (saved, save) = timed(|| {
         let saved = snapshots.save(&meta, &snapshot);
         drop(snapshot);
@@ -130,6 +130,6 @@ fn restart(cell: &mut Cell, job: JobId) {
     let task = TaskId { job, index: 0 };
     let Some(machine) = cell.task(task).and_then(TaskState::machine) else { return };
     let report = TaskReport::Lost;
-    cell.apply(Command::ReportTask { task, machine, report }).expect("it runs there");
+    cell.apply(Command::ReportTask { task, machine, placed_ms: 0, report }).expect("it runs there");
     cell.apply(Command::AdoptTask { task, machine }).expect("it ran there before");
 }

@@ -75,7 +75,7 @@ fn run(cell: &SharedCell, view: &mut View, changed: usize, rounds: usize) -> Fig
         let id = TransactionId { scheduler: writer, number };
         let mut txn = Transaction::new(id, view.version(), claims.collect());
         if changed > 0 {
-            let commit = cell.commit(&txn).expect("the transaction is judged");
+            let commit = cell.commit(&txn).expect("the transaction is checked");
             assert!(commit.is_complete(), "small tasks fit: {:?}", commit.conflicts.first());
         }
         let ((), span) = timed(|| view.sync(cell).expect("a cell in this process answers"));
@@ -84,7 +84,7 @@ fn run(cell: &SharedCell, view: &mut View, changed: usize, rounds: usize) -> Fig
         txn.releases = txn.claims.drain(..).map(|claim| claim.task).collect();
         txn.id.number += 1;
         if changed > 0 {
-            cell.commit(&txn).expect("the releases are judged");
+            cell.commit(&txn).expect("the releases are checked");
         }
     }
     let figure = Figure::median(&spans);

@@ -9,8 +9,8 @@ use crate::measure::clock::{Figure, median};
 use crate::measure::show::{Reach, Row, Unit};
 use crate::measure::whole::{self, Load};
 use crate::measure::{Options, SEED};
-use omega_cellstate::{CellHandle, Delta, HandleError, Interest, SharedCell};
-use omega_core::{Command, Commit, SchedulerId, Text, Transaction, Version};
+use omega_cellstate::{CellHandle, CommitHook, SharedCell};
+use omega_core::{Command, Transaction};
 use omega_schedulers::{Home, Profile, Scheduler, Search, Settings, Unobserved};
 use std::sync::Barrier;
 
@@ -72,35 +72,6 @@ fn refused_freely(made: &Made, tasks: usize, run: u64, profile: fn() -> Profile)
     percent(done.conflicts, done.placed)
 }
 
-/// A cell that answers no commit before every worker has sent one.
-struct LockStep<'a> {
-    cell: &'a SharedCell,
-    decided: &'a Barrier,
-    committed: &'a Barrier,
-}
-
-impl CellHandle for LockStep<'_> {
-    fn register(&self, name: Text) -> Result<(SchedulerId, u64), HandleError> {
-        self.cell.register(name)
-    }
-
-    fn sync(
-        &self,
-        since: Version,
-        interest: &Interest,
-        delta: &mut Delta,
-    ) -> Result<(), HandleError> {
-        self.cell.sync(since, interest, delta)
-    }
-
-    fn commit(&self, txn: &Transaction) -> Result<Commit, HandleError> {
-        self.decided.wait();
-        let commit = self.cell.commit(txn);
-        self.committed.wait();
-        commit
-    }
-}
-
 /// Share of rejected claims when all workers decide on the same version, over a number of rounds.
 pub(crate) fn refused_in_step(
     (made, rounds): (&Made, usize),
@@ -112,7 +83,13 @@ pub(crate) fn refused_in_step(
     let jobs = cells::small_jobs(0, 2 * rounds * WORKERS as usize, 1);
     cell.apply_all(jobs.map(Command::SubmitJob));
     let (decided, committed) = (Barrier::new(WORKERS as usize), Barrier::new(WORKERS as usize));
-    let handle = LockStep { cell: &cell, decided: &decided, committed: &committed };
+    // No commit is answered before every worker has sent one.
+    let handle = CommitHook::new(&cell, |cell: &SharedCell, txns: &[&Transaction]| {
+        decided.wait();
+        let commits = cell.commit_all(txns);
+        committed.wait();
+        commits
+    });
     let work = |settings: Settings| {
         let mut scheduler = Scheduler::new(&cell, profile(), settings).expect("a worker registers");
         let mut sums = (0, 0);

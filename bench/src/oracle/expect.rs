@@ -7,7 +7,7 @@ use omega_core::Operator;
 use omega_schedulers::appraise::{
     appraise_filter, appraise_relative, appraise_score, filter_applies,
 };
-use omega_schedulers::{Filter, Judged, RelativeScore, SCORE_MAX, Score, ScoreColumns};
+use omega_schedulers::{CellChecks, Filter, RelativeScore, SCORE_MAX, Score, ScoreColumns};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -100,14 +100,14 @@ impl Expect {
         if let Some(status) = &self.pre_filter {
             let ours = if !filter_applies(&world.view, filter, group) {
                 Code::Skip
-            } else if filter.judges().includes(Judged::AFFINITY) {
+            } else if filter.covers().includes(CellChecks::AFFINITY) {
                 pre_filter_code(&named)
             } else {
                 Code::Success
             };
             found.compare("preFilter.code", &status.code, &ours);
         }
-        if filter.judges().includes(Judged::AFFINITY) {
+        if filter.covers().includes(CellChecks::AFFINITY) {
             let recorded = self.pre_filter_nodes.as_ref();
             let recorded = recorded.map(|names| names.iter().cloned().collect());
             let ours = named.filter(|names| !names.is_empty());

@@ -2,6 +2,7 @@
 
 use crate::oracle::{FileReport, replay};
 use omega_workload::kube::quantity::Quantity;
+use omega_workload::public_data;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
@@ -106,14 +107,7 @@ fn spoil(value: &mut Value) -> bool {
 
 /// The recordings of the data folder, if there is one.
 fn recordings() -> Option<Vec<PathBuf>> {
-    let data = std::env::var_os("OMEGA_DATA").map(PathBuf::from).unwrap_or_else(|| {
-        PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/data"))
-    });
-    let folder = data.join("kube-oracle");
-    let Ok(entries) = std::fs::read_dir(&folder) else {
-        println!("skipped: {} not found", folder.display());
-        return None;
-    };
+    let entries = std::fs::read_dir(public_data("kube-oracle")?).unwrap();
     let mut files: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
     files.retain(|file| file.to_string_lossy().ends_with(".jsonl.gz"));
     files.sort();

@@ -77,10 +77,12 @@ pub struct InputArgs {
     /// Number of machines of the synthetic cell, which is used if no other input is given.
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = SYNTHETIC, conflicts_with = "source",
           value_parser = clap::value_parser!(u32).range(SYNTHETIC_RANGE))]
+    #[serde(deserialize_with = "synthetic")]
     synthetic: u32,
     /// Length of the synthetic workload in hours.
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = HOURS, conflicts_with = "source",
           value_parser = clap::value_parser!(u32).range(HOURS_RANGE))]
+    #[serde(deserialize_with = "hours")]
     hours: u32,
 }
 
@@ -113,6 +115,22 @@ impl Default for InputArgs {
 /// Parses machines in a file, in the form of the command line.
 fn alike<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Alike>, D::Error> {
     String::deserialize(from)?.parse().map(Some).map_err(serde::de::Error::custom)
+}
+
+/// Parses the number of machines of the synthetic cell.
+fn synthetic<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
+    whole_number(from, "must be a whole number from 10 to 1000000")
+}
+
+/// Parses the length of the synthetic workload.
+fn hours<'de, D: Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
+    whole_number(from, "must be a whole number from 1 to 8760")
+}
+
+/// Parses a whole number. [`InputArgs::check`] checks its range.
+fn whole_number<'de, D: Deserializer<'de>>(from: D, rule: &str) -> Result<u32, D::Error> {
+    let error = || serde::de::Error::custom(rule);
+    i64::deserialize(from).ok().and_then(|number| number.try_into().ok()).ok_or_else(error)
 }
 
 /// Parses the table `file` of an input: the paths of a trace's files, by their names.

@@ -22,6 +22,7 @@ pub mod objectives;
 pub mod omega_sim;
 pub mod openb;
 pub mod profiles;
+mod public_data;
 pub mod reopened;
 pub mod stream;
 pub mod swf;
@@ -31,6 +32,9 @@ mod testing;
 mod text;
 pub mod trace_files;
 pub mod volumes;
+
+#[doc(hidden)]
+pub use public_data::public_data;
 
 use omega_core::{Job, Kinds, Machine, Policy};
 use omega_schedulers::disruption::DisruptionBudget;

@@ -193,7 +193,8 @@ impl List {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{data, folder, message};
+    use crate::public_data;
+    use crate::testing::{folder, message};
 
     const HEADER: &str = "submit_s,num_tasks,duration_s,cpus_per_task,mem_gb_per_task\n";
 
@@ -252,7 +253,7 @@ mod tests {
 
     #[test]
     fn the_real_lists_have_the_published_counts() {
-        let Some(dir) = data("omega-sim") else { return };
+        let Some(dir) = public_data("omega-sim") else { return };
         let m = load(&dir, "M").unwrap();
         assert_eq!(count(&m, "batch"), (21_590, 482_278));
         assert_eq!(count(&m, "service"), (1476, 13_392));

@@ -256,7 +256,8 @@ fn read_kind(row: &Row<'_>, columns: &TaskColumns) -> Result<JobKind, LoadError>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{capacity, data, folder, message};
+    use crate::public_data;
+    use crate::testing::{capacity, folder, message};
 
     const MACHINES: &str = "sn,cpu_milli,memory_mib,gpu,model\nn0,32000,1024,0,\nn1,1,1,8,T4\n";
     const TASKS: &str = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos\n";
@@ -316,7 +317,7 @@ mod tests {
 
     #[test]
     fn the_real_lists_have_the_published_counts() {
-        let Some(dir) = data("openb") else { return };
+        let Some(dir) = public_data("openb") else { return };
         let workload = load(&dir, "default").unwrap();
         assert_eq!(workload.machines.len(), 1523);
         assert_eq!(workload.arrivals.len(), 8152);

@@ -6,7 +6,7 @@ use flate2::write::GzEncoder;
 use omega_core::{Amounts, Machine};
 use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use tempfile::TempDir;
 
 /// A folder with these files; those named `.gz` or `.zst` are compressed.
@@ -38,23 +38,6 @@ pub(crate) fn message<T>(dir: &Path, result: Result<T, LoadError>) -> String {
     let error = result.err().expect("an error").to_string();
     assert!(!error.contains('\n'), "{error:?} is more than a line");
     error.replace(&format!("{}/", dir.display()), "")
-}
-
-/// Returns a folder of the public data; prints a message and returns `None` if the folder is missing.
-///
-/// The environment variable `OMEGA_DATA` names the folder of all data; by default it is `shared/data` next to the
-/// workspace.
-pub(crate) fn data(name: &str) -> Option<PathBuf> {
-    let base = std::env::var_os("OMEGA_DATA").map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"),
-        PathBuf::from,
-    );
-    let dir = base.join(name);
-    if !dir.is_dir() {
-        println!("skipped: {} not found", dir.display());
-        return None;
-    }
-    Some(dir)
 }
 
 /// Total capacity of the machines.

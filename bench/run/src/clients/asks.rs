@@ -1,9 +1,9 @@
 //! Applications, one per job. Each requests all its containers at once, near the machines that its job prefers, if any.
 //! It requests lost containers again.
 
-use super::client::{Client, Round, Watched};
+use super::client::{Client, Round};
 use crate::cell::RunCell;
-use omega_cellstate::HandleError;
+use omega_cellstate::{CellHandle, HandleError};
 use omega_core::{Job, JobId, Operator, TaskGroup, TaskId, Text};
 use omega_schedulers::yarn::{Ask, Frontend, Heartbeat, How, Place, Settings};
 use omega_schedulers::{Nanos, Profile};
@@ -123,7 +123,7 @@ impl Asks {
 }
 
 impl Client for Asks {
-    fn step(&mut self, cell: &Watched<'_>, now: Nanos) -> Result<Round, HandleError> {
+    fn step(&mut self, cell: &dyn CellHandle, now: Nanos) -> Result<Round, HandleError> {
         self.front.step(cell, now)?;
         self.join(now);
         self.rounds += 1;

@@ -17,10 +17,10 @@ use crate::cell::RunCell;
 use crate::driver::message::IdleState;
 use crate::meter::Meter;
 use crate::{CLIENTS, RunError};
-use client::{Client, Round, Watched};
+use client::{Client, Round};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
-use omega_cellstate::HandleError;
-use omega_core::{Job, Version};
+use omega_cellstate::{CellHandle, CommitHook, HandleError};
+use omega_core::{Job, Transaction, Version};
 use omega_schedulers::{Clock, Nanos, Observer};
 use omega_workload::Arrival;
 use parking_lot::Mutex;
@@ -137,7 +137,8 @@ impl Did {
 pub(super) struct Front<'a> {
     name: &'static str,
     client: Box<dyn Client>,
-    cell: Watched<'a>,
+    cell: &'a RunCell,
+    meter: Meter,
     /// Number of rounds without a placement since the cell changed.
     unschedulable: u32,
     seen: Version,
@@ -148,15 +149,14 @@ impl<'a> Front<'a> {
     /// Starts a frontend at a cell.
     pub(super) fn new(front: Fronted, cell: &'a RunCell) -> Front<'a> {
         let Fronted { name, client, meter } = front;
-        let cell = Watched { cell, meter: Mutex::new(meter) };
-        Front { name, client, cell, unschedulable: 0, seen: Version(0), error: None }
+        Front { name, client, cell, meter, unschedulable: 0, seen: Version(0), error: None }
     }
 
     /// Runs the clients, and steps the frontend once.
     pub(super) fn round(&mut self, now: Nanos) -> Did {
-        let before = self.cell.meter.lock().placements;
-        self.cell.meter.lock().deciding();
-        match self.client.step(&self.cell, now) {
+        let before = self.meter.placements;
+        self.meter.deciding();
+        match self.step(now) {
             Ok(round) => self.note(round, before),
             Err(HandleError::Unavailable | HandleError::Full | HandleError::Unknown) => {
                 Did::NoAnswer
@@ -168,8 +168,23 @@ impl<'a> Front<'a> {
         }
     }
 
+    /// Steps the clients and the frontend. The meter measures and reports the commits.
+    fn step(&mut self, now: Nanos) -> Result<Round, HandleError> {
+        let meter = Mutex::new(&mut self.meter);
+        let measured = CommitHook::new(self.cell, |cell: &RunCell, txns: &[&Transaction]| {
+            let answers = cell.commit_all(txns);
+            for (txn, answer) in txns.iter().zip(&answers) {
+                if let Ok(commit) = answer {
+                    meter.lock().committed(txn, commit);
+                }
+            }
+            answers
+        });
+        self.client.step(&measured, now)
+    }
+
     fn note(&mut self, round: Round, before: u64) -> Did {
-        let mut meter = self.cell.meter.lock();
+        let meter = &mut self.meter;
         let placed = meter.placements - before;
         meter.stepped(placed);
         let still = placed == 0 && self.seen == round.version;
@@ -194,11 +209,10 @@ impl<'a> Front<'a> {
     /// # Errors
     /// If the frontend ended early, because the cell rejects it.
     pub(super) fn stop(self) -> Result<Served, RunError> {
-        let Front { name, cell, error, .. } = self;
+        let Front { name, mut meter, error, .. } = self;
         match error {
             Some(why) => Err(RunError::Scheduler { name: name.into(), why }),
             None => {
-                let mut meter = cell.meter.into_inner();
                 meter.flush();
                 Ok(Served { name, meter })
             }

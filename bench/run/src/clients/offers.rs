@@ -1,9 +1,9 @@
 //! Frameworks, one per tenant. Each fills offers with its tasks, the oldest job first. It declines the rest until the
 //! machine has more free resources, or other tasks are pending.
 
-use super::client::{Client, Round, Watched};
+use super::client::{Client, Round};
 use crate::cell::RunCell;
-use omega_cellstate::HandleError;
+use omega_cellstate::{CellHandle, HandleError};
 use omega_core::{Amounts, Job, JobId, KindId, MachineId, TaskId, Text};
 use omega_schedulers::Nanos;
 use omega_schedulers::mesos::{
@@ -54,7 +54,7 @@ impl Offers {
 }
 
 impl Client for Offers {
-    fn step(&mut self, cell: &Watched<'_>, now: Nanos) -> Result<Round, HandleError> {
+    fn step(&mut self, cell: &dyn CellHandle, now: Nanos) -> Result<Round, HandleError> {
         let events = self.front.step(cell, now)?;
         let mut waiting = 0;
         for thinker in &mut self.frameworks {

@@ -1,7 +1,9 @@
 //! The agenda of a run: the workload's time, and the future events.
 
+use crate::cell::RunCell;
 use crate::driver::ends::{Ending, Ends, Since};
-use omega_core::TaskId;
+use crate::driver::waiting_gangs::WaitingGangs;
+use omega_core::{Job, JobId, TaskId};
 use omega_workload::{Arrival, MachineChange, MachineEvent, RunTime};
 use std::collections::VecDeque;
 
@@ -16,6 +18,8 @@ pub(crate) struct Agenda {
     /// Run time of each job's tasks, by job number.
     runs: Vec<RunTime>,
     ends: Ends,
+    /// Placed tasks whose ends are not known, because their gangs wait.
+    gangs: WaitingGangs,
     /// The time of the last arrival or machine event.
     span_ms: u64,
     expired_ms: u64,
@@ -32,6 +36,7 @@ impl Agenda {
             machine_events: machine_events.into(),
             runs: Vec::new(),
             ends: Ends::default(),
+            gangs: WaitingGangs::default(),
             span_ms: last.max(last_event),
             expired_ms: 0,
         }
@@ -74,8 +79,9 @@ impl Agenda {
         arrived
     }
 
-    /// Records the run time of the tasks of the next job.
-    pub(crate) fn add_job(&mut self, run: RunTime) {
+    /// Records the next job, with the run time of its tasks.
+    pub(crate) fn add_job(&mut self, job: &Job, run: RunTime) {
+        self.gangs.add_job(JobId(self.runs.len() as u64), job);
         self.runs.push(run);
     }
 
@@ -99,9 +105,26 @@ impl Agenda {
         is_due
     }
 
-    /// Schedules the ends of tasks that were placed at this time. Tasks of one job that have equal run times end
-    /// together.
-    pub(crate) fn schedule_ends(&mut self, at_ms: u64, (version, tasks): Since) {
+    /// Schedules the ends of tasks that were placed at this time. The run time of a waiting gang's tasks begins when the
+    /// gang is complete.
+    pub(crate) fn schedule_ends(&mut self, at_ms: u64, tasks: Since, cell: &RunCell) {
+        let started = self.gangs.add(at_ms, tasks);
+        self.add_ends(at_ms, started);
+        self.start_gangs(cell);
+    }
+
+    /// Schedules the ends of tasks of gangs that have become complete.
+    pub(crate) fn start_gangs(&mut self, cell: &RunCell) {
+        if self.gangs.is_empty() {
+            return;
+        }
+        for (at_ms, tasks) in cell.read(|cell| self.gangs.take_complete(cell)) {
+            self.add_ends(at_ms, tasks);
+        }
+    }
+
+    /// Adds the ends of tasks that started at this time. Tasks of one job that have equal run times end together.
+    fn add_ends(&mut self, at_ms: u64, (version, tasks): Since) {
         let Agenda { runs, ends, .. } = self;
         let end_of = |task: TaskId| {
             let run = runs.get(task.job.0 as usize)?.of(task.index)?;

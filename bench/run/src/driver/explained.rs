@@ -1,11 +1,11 @@
 //! Explanation of pending jobs after a run, by the schedulers that could not place them.
 
 use crate::cell::RunCell;
-use crate::driver::ended::Ended;
 use crate::driver::feeder::Fed;
 use crate::error::RunError;
 use crate::meter::Meter;
 use crate::named::Named;
+use crate::outcome::FinishedRun;
 use crate::outcome::unplaced;
 use crate::report::waiting::{
     Help, Lack, NearMiss, WaitingGang, WaitingGroup, WaitingJob, WaitingReport,
@@ -32,8 +32,8 @@ pub enum Which<'a> {
 const JOBS_MAX: usize = 5;
 
 /// Explains jobs of a run that has ended. If `stop` was requested, fewer reasons are found.
-pub(crate) fn report(ended: Ended, which: Which<'_>, stop: &Stop) -> WaitingReport {
-    let Ended { fed, mut workers, .. } = ended;
+pub(crate) fn report(ended: FinishedRun, which: Which<'_>, stop: &Stop) -> WaitingReport {
+    let FinishedRun { fed, mut workers, .. } = ended;
     let names: Vec<String> = match which {
         Which::Job(name) => vec![name.to_owned()],
         Which::EachReason => {

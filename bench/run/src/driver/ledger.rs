@@ -32,6 +32,8 @@ pub(crate) struct Ledger {
     again: HashMap<TaskId, u64>,
     /// For each distinct request, the number of tasks that have it.
     pub(crate) requests: Requests,
+    /// Number of samples of the tenants' shares.
+    samples: usize,
 }
 
 /// Record of a job.
@@ -50,6 +52,8 @@ struct Book {
     tasks: u64,
     placements: u64,
     wait_ms: Histogram<u64>,
+    /// The longest wait.
+    wait_ms_max: u64,
     evicted: u64,
     /// Number of evictions for the guarantees of other tenants.
     reclaimed: u64,
@@ -64,13 +68,14 @@ struct Book {
 
 impl Book {
     fn new() -> Book {
-        // The histogram grows with the longest wait, because a workload may have many tenants.
+        // The histogram has only two digits, and grows with the longest wait, because a workload may have many tenants.
         let wait_ms = Histogram::new(2);
         Book {
             jobs: 0,
             tasks: 0,
             placements: 0,
             wait_ms: wait_ms.expect("two digits are valid"),
+            wait_ms_max: 0,
             evicted: 0,
             reclaimed: 0,
             lost_ms: 0,
@@ -83,13 +88,19 @@ impl Book {
     /// Records placements of tasks that have waited for the same time.
     fn placed(&mut self, wait_ms: u64, tasks: u64) {
         self.placements += tasks;
-        let recorded = self.wait_ms.record_n(wait_ms.min(WAIT_MS_MAX), tasks);
+        let wait_ms = wait_ms.min(WAIT_MS_MAX);
+        self.wait_ms_max = self.wait_ms_max.max(wait_ms);
+        let recorded = self.wait_ms.record_n(wait_ms, tasks);
         recorded.expect("the histogram can grow to a year");
     }
 
+    /// A quantile of the waits. It is at most 1 % below an actual wait, and never above; the longest wait is exact.
     fn wait_s(&self, quantile: f64) -> Option<f64> {
-        let known = !self.wait_ms.is_empty();
-        known.then(|| self.wait_ms.value_at_quantile(quantile) as f64 / 1000.0)
+        let wait_ms = match quantile {
+            1.0 => self.wait_ms_max,
+            _ => self.wait_ms.lowest_equivalent(self.wait_ms.value_at_quantile(quantile)),
+        };
+        (!self.wait_ms.is_empty()).then_some(wait_ms as f64 / 1000.0)
     }
 
     fn preferences_met(&self) -> Option<f64> {
@@ -206,16 +217,16 @@ impl Ledger {
     /// Records each tenant's share of the cell.
     pub(crate) fn sample(&mut self, cell: &Cell) {
         let totals = Totals::of_cell(cell);
-        let taken = self.tenants.iter().map(|book| book.shares.len()).max().unwrap_or(0);
         for (name, _, used) in cell.tenants() {
             let tenant = self.tenant(name);
             let used = used.iter().map(|used| (*used).max(0).cast_unsigned()).collect();
             let share = totals.share([&used], omega_schedulers::dominant::Weight::ONE);
             let shares = &mut self.tenants[tenant].shares;
-            // The tenant has no shares for earlier samples, because its first job arrived after them.
-            shares.resize(taken, 0.0);
+            // The cell did not know the tenant at earlier samples.
+            shares.resize(self.samples, 0.0);
             shares.push(share.fraction());
         }
+        self.samples += 1;
     }
 
     /// Adds a scheduler's totals to its report.
@@ -239,12 +250,11 @@ impl Ledger {
                 pending[known.tenant] += tasks as u64;
             }
         }
-        let samples = self.tenants.iter().map(|book| book.shares.len()).max().unwrap_or(0);
         let mut reports: Vec<TenantReport> = Vec::new();
         for (name, tenant) in std::mem::take(&mut self.by_name) {
             let book = &mut self.tenants[tenant];
             let mut shares = std::mem::take(&mut book.shares);
-            shares.resize(samples, shares.last().copied().unwrap_or(0.0));
+            shares.resize(self.samples, 0.0);
             reports.push(TenantReport {
                 parent: cell
                     .tenant_config(&name)
@@ -316,7 +326,33 @@ mod tests {
         for (quantile, wait_s) in [(0.25, 0.0), (0.5, 1.234), (0.75, year_s / 2.0), (1.0, year_s)] {
             let got = book.wait_s(quantile).unwrap();
             assert!((got - wait_s).abs() <= wait_s / 100.0, "{quantile}: {got} for {wait_s}");
+            assert!(got <= wait_s, "{quantile}: {got} for {wait_s}");
         }
+        assert_eq!(book.wait_s(1.0), Some(year_s));
+    }
+
+    #[test]
+    fn shares_are_those_of_all_samples() {
+        let mut cell = Cell::new(Kinds::standard());
+        let machine = Machine::new("m", Amounts::new([2000, 4 << 30]));
+        let Ok(Outcome::Machine(machine)) = cell.apply(Command::RegisterMachine(machine)) else {
+            panic!("it is registered")
+        };
+        let mut ledger = Ledger::default();
+        ledger.begin(1, false);
+        // No tenant is known at the first two samples.
+        ledger.sample(&cell);
+        ledger.sample(&cell);
+        let job = Job::batch("late", TaskGroup::new(1, Amounts::new([1000, 1 << 30])));
+        ledger.came(&job, 1000);
+        cell.apply(Command::SubmitJob(job)).unwrap();
+        let task = TaskId { job: JobId(0), index: 0 };
+        cell.apply(Command::AdoptTask { task, machine }).unwrap();
+        ledger.sample(&cell);
+        ledger.sample(&cell);
+        let tenants = ledger.tenants(&cell);
+        assert_eq!(tenants[0].shares, [0.0, 0.0, 0.5, 0.5]);
+        assert_eq!((tenants[0].share_mean, tenants[0].share_at_end), (0.25, 0.5));
     }
 
     #[test]

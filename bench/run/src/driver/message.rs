@@ -1,6 +1,6 @@
 //! Messages to the feeder, from workers and from the thread that sends commands.
 
-use crate::kept::{Answer, KeepError};
+use crate::backend::{Answer, BackendError};
 use omega_core::{MachineId, TaskId, Text, Version};
 
 /// Message to the feeder, from a worker or from the thread that sends commands.
@@ -63,5 +63,5 @@ pub(crate) enum Purpose {
 #[derive(Debug)]
 pub(crate) struct Done {
     pub(crate) purposes: Vec<Purpose>,
-    pub(crate) answers: Result<Vec<Answer>, KeepError>,
+    pub(crate) answers: Result<Vec<Answer>, BackendError>,
 }

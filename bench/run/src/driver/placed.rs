@@ -30,14 +30,14 @@ pub(crate) struct Placed {
     /// Names of all machines, including those that were removed since.
     machines: HashMap<MachineId, Text>,
     /// Placements by the version after their commit.
-    kept: BTreeMap<Version, Kept>,
+    kept: BTreeMap<Version, PlacedAt>,
     /// Time of the last row.
     last_ms: u64,
 }
 
 /// Placements of one commit.
 #[derive(Default)]
-struct Kept {
+struct PlacedAt {
     at_ms: u64,
     tasks: Vec<(TaskId, MachineId)>,
 }
@@ -93,7 +93,7 @@ impl Placed {
     /// If the file cannot be written.
     pub(crate) fn write(&mut self, version: Version) -> Result<(), RunError> {
         while let Some(first) = self.kept.first_entry().filter(|entry| *entry.key() <= version) {
-            let Kept { at_ms, tasks } = first.remove();
+            let PlacedAt { at_ms, tasks } = first.remove();
             // Threads read the time shortly after their commits, so times can be slightly out of order.
             self.last_ms = self.last_ms.max(at_ms);
             for (task, machine) in tasks {

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 /// again before the gap.
 pub(crate) const GAP_MS: u64 = 10_000;
 
-/// Longest wait of a job between an event that may help it and its next attempt (`Patience::backoff_max`). Before a
+/// Longest wait of a job between an event that may help it and its next attempt (`Backoff::backoff_max`). Before a
 /// longer gap between the workload's events, the feeder advances the schedulers' clock past this wait; otherwise a
 /// machine could stay idle until the next arrival.
 pub(crate) const RETRY_MS: u64 = 1000;

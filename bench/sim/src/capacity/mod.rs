@@ -18,8 +18,8 @@ pub use objective::{Objective, Of};
 pub use report::{Answer, CapacityReport, Finding, Probe, sentence};
 pub use search::{Found, Limits, Sense, search};
 
-use crate::scenario::{ScenarioSettings, simulate};
-use crate::shipped::ShippedError;
+use crate::scenario::{ScenarioSettings, simulate_from};
+use crate::shipped::{ShippedError, Start};
 use omega_workload::Workload;
 use rayon::prelude::*;
 
@@ -83,6 +83,8 @@ pub fn find<E: From<ShippedError>>(
     mut tell: impl FnMut(&Probe) -> Result<(), E>,
 ) -> Result<Finding, E> {
     let base = ScenarioSettings { end_s: None, ..settings.clone() }.end_of(workload);
+    // During the tail nothing arrives, so the cell's use is not measured then.
+    let start = Start { used_until_s: Some(settings.end_s.unwrap_or(base)), ..Start::default() };
     let settings = ScenarioSettings {
         end_s: Some(settings.end_s.unwrap_or(base + TAIL_S)),
         ..settings.clone()
@@ -90,7 +92,7 @@ pub fn find<E: From<ShippedError>>(
     let mut probes: Vec<Probe> = Vec::new();
     let probe = |number: &u64| {
         let scaled = asked.question.scaled(workload, *number);
-        let outcome = simulate(&scaled, &settings)?;
+        let outcome = simulate_from(&scaled, &settings, &start)?;
         let figures: Vec<f64> = asked.objectives.iter().map(|one| one.figure(&outcome)).collect();
         let holds = asked.objectives.iter().zip(&figures).all(|(one, figure)| one.holds(*figure));
         let machines = scaled.machines.len();

@@ -143,9 +143,7 @@ impl Objective {
                     Of::Wait => job.pending_s,
                     Of::Placed => job.placed_s,
                 };
-                // Jobs that were there from the start count if they still wait.
-                let waited = |job: &JobOutcome| job.came || job.pending_s > 0.0;
-                let mut times: Vec<f64> = mine(kind).filter(waited).map(time).collect();
+                let mut times: Vec<f64> = mine(kind).filter(JobOutcome::waited).map(time).collect();
                 times.sort_unstable_by(f64::total_cmp);
                 // The least time that this percentage of the jobs does not exceed.
                 let rank = (times.len() * usize::from(percent)).div_ceil(100);

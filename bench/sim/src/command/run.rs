@@ -260,7 +260,7 @@ fn by_scheduler(schedulers: &[SchedulerReport]) -> Sheet {
             percent(one.busy),
             percent(one.wasted),
             Cell::Count(one.succeeded),
-            percent(one.conflict_fraction),
+            one.conflict_fraction.map_or(Cell::None, percent),
             Cell::Count(one.no_room),
             Cell::Count(one.abandoned),
             Cell::Count(one.left_in_queue),

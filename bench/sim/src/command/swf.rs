@@ -7,7 +7,7 @@ use crate::sheet::{Cell, Output, Sheet};
 use crate::swf::conservative::Conservative;
 use crate::swf::figures::Figures;
 use crate::swf::ordered::{Backfill, Order, Ordered, Ties};
-use crate::swf::shipped::{Machines, Shipped};
+use crate::swf::shipped::{Machines, NOW_MS_MAX, Shipped};
 use crate::swf::simulate::simulate;
 use crate::swf::trace::{SimJob, Trace};
 use clap::builder::PossibleValue;
@@ -214,6 +214,13 @@ pub(super) fn run(args: &SwfArgs) -> Result<ExitCode, SimError> {
             "the log has jobs with more than {TRANSACTION_ITEMS_MAX} processors, which the policy \
              `omega` cannot start at once: use another --policy, or `omega run --trace swf`"
         )));
+    }
+    if args.policy == PolicyChoice::Omega && trace.span_ms() > NOW_MS_MAX {
+        return Err(SimError::Lacks(
+            "the log spans more than 584 years, which the policy `omega` does not support: use \
+             another --policy"
+                .to_owned(),
+        ));
     }
     let mut sheet = Sheet::new(&COLUMNS);
     if let Some(figures) = Figures::logged(&trace) {

@@ -1,6 +1,6 @@
 //! Names of architectures in reference files.
 
-use crate::engine::{Granularity, Judgement};
+use crate::engine::{CommitMode, Granularity};
 use omega_core::ConflictCheck;
 
 /// Scheduler architecture of a point.
@@ -11,7 +11,7 @@ pub enum Architecture {
     /// Resource offers, one at a time.
     TwoLevel,
     /// Each scheduler decides on its own copy of the whole cell.
-    SharedState(Judgement),
+    SharedState(CommitMode),
 }
 
 /// Names of the architectures.
@@ -25,7 +25,7 @@ const NAMES: [(&str, Architecture); 6] = [
 ];
 
 const fn shared(check: ConflictCheck, granularity: Granularity) -> Architecture {
-    Architecture::SharedState(Judgement { check, granularity })
+    Architecture::SharedState(CommitMode { check, granularity })
 }
 
 impl Architecture {

@@ -3,7 +3,7 @@
 use super::figure::{Figure, Got, jobs_of};
 use super::{Architecture, JobList, JobLists, Point};
 use crate::engine::{
-    Access, Granularity, Job, JobRecord, Judgement, Kind, OfferSettings, Plan, Records, Retries,
+    Access, CommitMode, Granularity, Job, JobRecord, Kind, OfferSettings, Plan, Records, Retries,
     Scheduler, SchedulerRecord, SizedCell, SizedRun, Sizing, Survey, run_offers, run_queues,
 };
 use crate::reference::{CellPlacer, ReferenceCell, ReferenceJob, Request};
@@ -135,6 +135,7 @@ fn plan<'a>(point: &Point, load: &'a Load, schedulers: &'a [Scheduler]) -> Plan<
         changes: &[],
         end_s: point.end_s,
         survey: Survey::EverySecond,
+        used_until_s: f64::INFINITY,
         retries: Retries::Limited,
     }
 }
@@ -146,11 +147,11 @@ fn cell<'a>(
     load: &'a Load,
     placers: &[CellPlacer],
 ) -> ReferenceCell<'a> {
-    let judgement = match point.architecture {
-        Architecture::SharedState(judgement) => judgement,
+    let mode = match point.architecture {
+        Architecture::SharedState(mode) => mode,
         Architecture::Monolithic | Architecture::TwoLevel => UNDISTURBED,
     };
-    let mut cell = ReferenceCell::new(point.machines, MACHINE, placers, judgement, &load.tasks);
+    let mut cell = ReferenceCell::new(point.machines, MACHINE, placers, mode, &load.tasks);
     let prefill = list(lists, &point.prefill);
     let tasks = prefill.jobs.iter().map(|job| job.tasks);
     let prefill: Vec<_> = prefill.tasks.iter().map(|task| task.request).zip(tasks).collect();
@@ -170,8 +171,8 @@ const OFFERS: OfferSettings =
     OfferSettings { gather_s: 1.0, decide_s: 0.001, processors_min: 100.0 };
 
 /// Conflict check for a scheduler that has no concurrent schedulers.
-const UNDISTURBED: Judgement =
-    Judgement { check: ConflictCheck::ResourceFit, granularity: Granularity::Incremental };
+const UNDISTURBED: CommitMode =
+    CommitMode { check: ConflictCheck::ResourceFit, granularity: Granularity::Incremental };
 
 /// Returns the schedulers of a point: first the schedulers for batch jobs, then the scheduler for service jobs. A
 /// single scheduler is treated as the scheduler for service jobs, so it also leaves out the machines of the point's

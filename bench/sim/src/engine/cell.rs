@@ -2,7 +2,7 @@
 
 /// Conflict check and granularity of transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Judgement {
+pub struct CommitMode {
     /// Conflict check: by fit, or by sequence number.
     pub check: omega_core::ConflictCheck,
     /// Whether a transaction with a conflict commits its other claims.

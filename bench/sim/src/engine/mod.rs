@@ -23,7 +23,7 @@ mod sampling;
 mod sizing;
 
 pub use agenda::Agenda;
-pub use cell::{Access, Attempt, Cell, Ended, Granularity, Judgement, Lost, Running, Taken};
+pub use cell::{Access, Attempt, Cell, CommitMode, Ended, Granularity, Lost, Running, Taken};
 pub use offers::{OfferCell, OfferSettings, run_offers};
 pub use queueing::run_queues;
 pub use records::{JobRecord, Records, SchedulerRecord};
@@ -105,6 +105,8 @@ pub struct Plan<'a> {
     pub end_s: f64,
     /// Measurement of the cell's use. If the use is measured, a run lasts until its end, even without events.
     pub survey: Survey,
+    /// Time up to which the use is measured, in seconds, if it is measured at all times; maybe infinite.
+    pub used_until_s: f64,
     /// When jobs that are not completely placed are tried again.
     pub retries: Retries,
 }

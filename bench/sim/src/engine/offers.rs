@@ -72,6 +72,8 @@ struct Out<O> {
     held: O,
     /// Numbers of the commits that placed tasks in the offer. The tasks start when the offer is answered.
     placed: Vec<Taken>,
+    /// Jobs whose last task was placed in the offer.
+    complete: Vec<u32>,
 }
 
 /// State of a scheduler.
@@ -104,7 +106,7 @@ pub fn run_offers<C: OfferCell>(plan: &Plan<'_>, settings: OfferSettings, cell: 
         states: plan.schedulers.iter().map(|_| SchedulerState::default()).collect(),
         out: Vec::new(),
         gathering: false,
-        records: Records::new(plan.schedulers.len(), plan.jobs.iter().map(|job| job.tasks)),
+        records: Records::new(plan),
     };
     while let Some(next) = run.agenda.next() {
         run.records.events += 1;
@@ -195,8 +197,12 @@ impl<C: OfferCell> Run<'_, C> {
         let asking = (0..self.states.len()).filter(|scheduler| self.states[*scheduler].asks);
         let share = |scheduler: &usize| self.cell.dominant_share(*scheduler);
         let Some(scheduler) = asking.min_by(|a, b| share(a).total_cmp(&share(b))) else { return };
-        let offer =
-            Out { scheduler: scheduler as u32, held: self.cell.offer(), placed: Vec::new() };
+        let offer = Out {
+            scheduler: scheduler as u32,
+            held: self.cell.offer(),
+            placed: Vec::new(),
+            complete: Vec::new(),
+        };
         let number = self.out.iter().position(Option::is_none).unwrap_or(self.out.len());
         if number == self.out.len() {
             self.out.push(None);
@@ -216,6 +222,11 @@ impl<C: OfferCell> Run<'_, C> {
         }
         let state = &mut self.states[offer.scheduler as usize];
         state.asks = !state.queue.is_empty();
+        let answered_s = self.agenda.now_s() + seconds;
+        for job in std::mem::take(&mut offer.complete) {
+            let submit_s = self.plan.jobs[job as usize].submit_s;
+            self.records.jobs[job as usize].placed_s = answered_s - submit_s;
+        }
         self.out[number as usize] = Some(offer);
         self.agenda.after(seconds, Event::Answered(number));
     }
@@ -233,7 +244,7 @@ impl<C: OfferCell> Run<'_, C> {
         offer.placed.extend(attempt.run);
         let more = self.records.attempt(scheduler, at, attempt, seconds);
         if !more {
-            self.records.jobs[at].placed_s = self.agenda.now_s() - about.submit_s;
+            offer.complete.push(job);
         } else if !self.records.give_up(self.plan.retries, scheduler, at) {
             self.agenda.after(RETRY_S, Event::Again(job));
         }

@@ -3,16 +3,10 @@
 
 use super::agenda::Next;
 use super::asleep::{Asleep, Marks};
+use super::records::SchedulerQueue;
 use super::{Access, Agenda, Attempt, Cell, JobRecord, Plan, RETRY_S, Records};
 use super::{Retries, SLEEP_MAX_S, Survey};
-use std::collections::{BTreeSet, VecDeque};
-
-/// State of a scheduler.
-#[derive(Default)]
-struct SchedulerState {
-    queue: VecDeque<u32>,
-    deciding: Option<Decision>,
-}
+use std::collections::BTreeSet;
 
 /// A decision that a scheduler has begun.
 struct Decision {
@@ -41,7 +35,7 @@ struct Run<'a, C> {
     access: Access,
     cell: &'a mut C,
     agenda: Agenda<'a, Event>,
-    states: Vec<SchedulerState>,
+    states: Vec<SchedulerQueue<Decision>>,
     asleep: Asleep,
     records: Records,
 }
@@ -53,9 +47,9 @@ pub fn run_queues<C: Cell>(plan: &Plan<'_>, access: Access, cell: &mut C) -> Rec
         access,
         cell,
         agenda: Agenda::new(plan),
-        states: plan.schedulers.iter().map(|_| SchedulerState::default()).collect(),
+        states: SchedulerQueue::all(plan.schedulers.len()),
         asleep: Asleep::default(),
-        records: Records::new(plan.schedulers.len(), plan.jobs.iter().map(|job| job.tasks)),
+        records: Records::new(plan),
     };
     while let Some(next) = run.agenda.next() {
         run.records.events += 1;
@@ -135,11 +129,7 @@ impl<C: Cell> Run<'_, C> {
 
     /// Lets an idle scheduler begin with the next job of its queue.
     fn begin(&mut self, scheduler: u32) {
-        let state = &mut self.states[scheduler as usize];
-        if state.deciding.is_some() {
-            return;
-        }
-        let Some(job) = state.queue.pop_front() else { return };
+        let Some(job) = self.states[scheduler as usize].next() else { return };
         let (at, about) = (job as usize, &self.plan.jobs[job as usize]);
         if self.records.jobs[at].attempts == 0 {
             self.first(at);

@@ -1,6 +1,7 @@
 //! Records of a run: of each scheduler, of each job, and of the cell's use.
 
-use super::{Cell, Retries};
+use super::{Cell, Job, Plan, Retries};
+use std::collections::VecDeque;
 
 /// Record of one scheduler.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -36,9 +37,11 @@ pub struct JobRecord {
     pub unplaced: u32,
     /// Completed attempts.
     pub attempts: u32,
-    /// Seconds from submission to the start of the first attempt.
+    /// Seconds from submission to the start of the first attempt. In an offer, all attempts start with the first, as in
+    /// the published simulator.
     pub wait_s: f64,
-    /// Seconds from submission to the attempt that placed the last task.
+    /// Seconds from submission to the end of the attempt that placed the last task. In an offer, all attempts end when
+    /// the offer is answered.
     pub placed_s: f64,
     /// Whether the job was abandoned.
     pub abandoned: bool,
@@ -55,6 +58,8 @@ pub struct Records {
     pub now_s: f64,
     /// Events that happened.
     pub events: u64,
+    /// Time up to which the cell's use is measured, if it is measured at all times.
+    used_until_s: f64,
     /// Number of samples of the cell's use, or seconds for which it was measured.
     pub measured: f64,
     /// Sums over the samples, or over time, of the allocated shares of processors and memory.
@@ -69,13 +74,38 @@ pub struct Records {
     pub found_running: u64,
 }
 
+/// A scheduler's queue of jobs, with its present decision.
+#[derive(Clone, Debug)]
+pub(super) struct SchedulerQueue<D> {
+    pub(super) queue: VecDeque<u32>,
+    /// The decision that the scheduler has begun, if any.
+    pub(super) deciding: Option<D>,
+}
+
+impl<D> SchedulerQueue<D> {
+    /// Empty queues of this many idle schedulers.
+    pub(super) fn all(schedulers: usize) -> Vec<SchedulerQueue<D>> {
+        let empty = || SchedulerQueue { queue: VecDeque::new(), deciding: None };
+        std::iter::repeat_with(empty).take(schedulers).collect()
+    }
+
+    /// Removes and returns the next job if the scheduler is idle.
+    pub(super) fn next(&mut self) -> Option<u32> {
+        if self.deciding.is_some() { None } else { self.queue.pop_front() }
+    }
+}
+
 impl Records {
-    /// Creates empty records for this number of schedulers, and for jobs with these numbers of tasks.
-    pub(crate) fn new(schedulers: usize, jobs: impl Iterator<Item = u32>) -> Records {
-        let of_job = |tasks| JobRecord { tasks, unplaced: tasks, ..JobRecord::default() };
+    /// Creates empty records for the schedulers and jobs of a plan.
+    pub(crate) fn new(plan: &Plan<'_>) -> Records {
+        let of_job = |job: &Job| {
+            let tasks = job.tasks;
+            JobRecord { tasks, unplaced: tasks, ..JobRecord::default() }
+        };
         Records {
-            schedulers: vec![SchedulerRecord::default(); schedulers],
-            jobs: jobs.map(of_job).collect(),
+            schedulers: vec![SchedulerRecord::default(); plan.schedulers.len()],
+            jobs: plan.jobs.iter().map(of_job).collect(),
+            used_until_s: plan.used_until_s,
             ..Records::default()
         }
     }
@@ -138,12 +168,12 @@ impl Records {
 
     /// Advances to the time of the next event. The use has not changed since the previous event.
     pub(crate) fn pass<C: Cell>(&mut self, now_s: f64, cell: &mut C, locked: f64) {
-        let seconds = now_s - self.now_s;
-        self.now_s = now_s;
-        if seconds > 0.0 {
+        if now_s > self.now_s {
             cell.pass(now_s);
-            self.measure(cell.used(), locked, seconds);
+            let seconds = now_s.min(self.used_until_s) - self.now_s;
+            self.measure(cell.used(), locked, seconds.max(0.0));
         }
+        self.now_s = now_s;
     }
 
     fn measure(&mut self, used: [f64; 2], locked: f64, weight: f64) {

@@ -6,6 +6,7 @@
 //! no time here.
 
 use super::agenda::Next;
+use super::records::SchedulerQueue;
 use super::{Agenda, Cell, Plan, RETRY_S, Records, Survey, Taken};
 use std::collections::VecDeque;
 
@@ -42,14 +43,6 @@ enum Event {
     Ended(Taken),
 }
 
-/// State of a scheduler.
-#[derive(Default)]
-struct SchedulerState {
-    queue: VecDeque<u32>,
-    /// The job on which the scheduler is deciding, with the decision time in seconds.
-    deciding: Option<(u32, f64)>,
-}
-
 /// Entry of `places` for tasks that already ran when their job arrived: the event loop has no record of their machines.
 const NOWHERE: u32 = u32::MAX;
 
@@ -58,7 +51,8 @@ struct Run<'a, C> {
     settings: SamplingSettings,
     cell: &'a mut C,
     agenda: Agenda<'a, Event>,
-    states: Vec<SchedulerState>,
+    /// The queue of each scheduler. A decision is a job with the decision time in seconds.
+    states: Vec<SchedulerQueue<(u32, f64)>>,
     /// The queue of each machine, with the jobs that probed it.
     asked: Vec<VecDeque<u32>>,
     /// Machine of the tasks of each commit, by the commit's number.
@@ -78,10 +72,10 @@ pub fn run_sampling<C: SampledCell>(
         settings,
         cell,
         agenda: Agenda::new(plan),
-        states: plan.schedulers.iter().map(|_| SchedulerState::default()).collect(),
+        states: SchedulerQueue::all(plan.schedulers.len()),
         asked: vec![VecDeque::new(); machines],
         places: Vec::new(),
-        records: Records::new(plan.schedulers.len(), plan.jobs.iter().map(|job| job.tasks)),
+        records: Records::new(plan),
     };
     while let Some(next) = run.agenda.next() {
         run.records.events += 1;
@@ -157,10 +151,7 @@ impl<C: SampledCell> Run<'_, C> {
     /// Lets an idle scheduler begin with the next job of its queue.
     fn begin(&mut self, scheduler: u32) {
         let state = &mut self.states[scheduler as usize];
-        if state.deciding.is_some() {
-            return;
-        }
-        let Some(job) = state.queue.pop_front() else { return };
+        let Some(job) = state.next() else { return };
         let (record, about) = (&mut self.records.jobs[job as usize], &self.plan.jobs[job as usize]);
         if record.attempts == 0 {
             record.wait_s = self.agenda.now_s() - about.submit_s;

@@ -7,7 +7,8 @@ use super::machine::{DeviceChoice, DeviceMachine, Models, Shape};
 use super::policy::Policy;
 use super::published::{Published, tolerance};
 use super::run::{Run, run};
-use std::path::{Path, PathBuf};
+use omega_workload::public_data;
+use std::path::Path;
 
 fn shape(cpu_milli: i64, devices: u8, device_milli: i16) -> Shape {
     Shape { cpu_milli, device_milli, devices, models: Models::MAX, memory_mib: 1 }
@@ -279,23 +280,9 @@ fn lists_are_read_and_their_faults_told() {
     }
 }
 
-/// The folder of the trace, or `None` with a message if it is missing.
-fn data() -> Option<PathBuf> {
-    let base = std::env::var_os("OMEGA_DATA").map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"),
-        PathBuf::from,
-    );
-    let dir = base.join("openb");
-    if !dir.is_dir() {
-        println!("skipped: {} not found", dir.display());
-        return None;
-    }
-    Some(dir)
-}
-
 #[test]
 fn one_seed_of_the_default_list_is_near_the_published_means() {
-    let Some(dir) = data() else { return };
+    let Some(dir) = public_data("openb") else { return };
     assert!(lists(&dir).unwrap().iter().any(|list| list == "default"));
     let input = Input::read(&machines_file(&dir), &tasks_file(&dir, "default")).unwrap();
     let shapes = Shapes::of(&input.tasks);
@@ -313,7 +300,7 @@ fn one_seed_of_the_default_list_is_near_the_published_means() {
 
 #[test]
 fn looking_ahead_packs_more_than_the_gradient() {
-    let Some(dir) = data() else { return };
+    let Some(dir) = public_data("openb") else { return };
     // The policy's gain is smallest, relative to the differences between seeds, if all tasks share devices. If it
     // spread these tasks over unused devices, it would even lose five percent of the devices.
     for list in ["default", "gpushare100"] {

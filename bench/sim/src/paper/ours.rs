@@ -84,8 +84,8 @@ fn amount(of: f64, unit: f64) -> u64 {
 /// Runs one point of an experiment on the shipped cell.
 pub(super) fn run(workload: &Workload, setting: &Setting, end_s: f64) -> Found {
     let (architecture, check, granularity) = match setting.architecture {
-        Architecture::SharedState(judgement) => {
-            (ArchitectureKind::SharedState, judgement.check, judgement.granularity)
+        Architecture::SharedState(mode) => {
+            (ArchitectureKind::SharedState, mode.check, mode.granularity)
         }
         other => {
             let architecture = match other {

@@ -4,7 +4,7 @@ use super::found::{Found, figures};
 use super::setting::{CellSize, Setting};
 use super::{lists, ours};
 use crate::compat::{Architecture, JobList, JobLists, Outcome, Point, run_point};
-use crate::engine::{Granularity, Judgement, Kind};
+use crate::engine::{CommitMode, Granularity, Kind};
 use omega_core::ConflictCheck;
 use omega_workload::stream::whole;
 use omega_workload::{LoadError, Workload, google2011};
@@ -17,7 +17,7 @@ pub(super) const SHARED: Architecture =
     shared(ConflictCheck::ResourceFit, Granularity::Incremental);
 
 pub(super) const fn shared(check: ConflictCheck, granularity: Granularity) -> Architecture {
-    Architecture::SharedState(Judgement { check, granularity })
+    Architecture::SharedState(CommitMode { check, granularity })
 }
 
 /// Results of the same points on two cells.

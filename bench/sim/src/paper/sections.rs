@@ -11,7 +11,7 @@ pub(super) const OBJECTIVE_S: f64 = 30.0;
 
 /// Conclusion of a section that shows both cells.
 pub(super) const TWO_CELLS: &str = "Each point was run twice: on the cell of the reference simulator (random first fit on an exact copy), and \
-     on the cell that ships (its judge, views kept up by deltas, and the placer with the built-in profiles: best of \
+     on the cell that ships (its check, views kept up by deltas, and the placer with the built-in profiles: best of \
      64 machines that fit, looked for from a random place in the scheduler's home).";
 
 /// An expectation with the figures that show whether it is met.

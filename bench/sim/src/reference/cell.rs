@@ -7,7 +7,7 @@
 
 use super::pool::{Machines, Pool};
 use super::row::{Claim, Request, Row};
-use crate::engine::{Access, Attempt, Cell, Ended, Granularity, Judgement, Running, Taken};
+use crate::engine::{Access, Attempt, Cell, CommitMode, Ended, Granularity, Running, Taken};
 use omega_core::ConflictCheck;
 
 /// A job of the reference simulator: the request and the run time of each task.
@@ -43,7 +43,7 @@ const JOURNAL_CUT: usize = 4096;
 /// A cell of identical machines, with its schedulers' copies.
 pub struct ReferenceCell<'a> {
     pub(super) capacity: [f64; 2],
-    judgement: Judgement,
+    mode: CommitMode,
     pub(super) jobs: &'a [ReferenceJob],
     pub(super) rows: Vec<Row>,
     pub(super) pools: Vec<Pool>,
@@ -72,13 +72,13 @@ impl<'a> ReferenceCell<'a> {
         machines: u32,
         capacity: Request,
         placers: &[CellPlacer],
-        judgement: Judgement,
+        mode: CommitMode,
         jobs: &'a [ReferenceJob],
     ) -> ReferenceCell<'a> {
         let pool = |seat: &CellPlacer| Pool::new(machines, seat.left_out, seat.seed);
         ReferenceCell {
             capacity: [capacity.cpu, capacity.memory],
-            judgement,
+            mode,
             jobs,
             rows: vec![Row::default(); machines as usize],
             pools: placers.iter().map(pool).collect(),
@@ -206,7 +206,7 @@ impl<'a> ReferenceCell<'a> {
     /// Whether a claim conflicts with commits of other schedulers since the copy was made.
     fn conflicts(&self, claim: Claim, request: Request) -> bool {
         let row = &self.rows[claim.machine as usize];
-        match self.judgement.check {
+        match self.mode.check {
             ConflictCheck::ResourceFit => !row.fits(self.capacity, request),
             // If one claim on a machine conflicts, the transaction's later claims on it conflict, too. Without this
             // rule, the second of two claims could match the sequence number that another scheduler's claim has set.
@@ -223,7 +223,7 @@ impl<'a> ReferenceCell<'a> {
         for at in 0..self.claims.len() {
             let claim = self.claims[at];
             if self.conflicts(claim, request) {
-                if self.judgement.granularity == Granularity::AllOrNothing {
+                if self.mode.granularity == Granularity::AllOrNothing {
                     self.give_back(taken, request);
                     taken = 0;
                     break;

@@ -21,6 +21,15 @@ pub struct JobOutcome {
     pub pending_s: f64,
 }
 
+impl JobOutcome {
+    /// Whether the job waited: it had tasks to place during the run. A job that was there from the start waited if it
+    /// still waits at the end.
+    #[must_use]
+    pub fn waited(&self) -> bool {
+        self.came || self.pending_s > 0.0
+    }
+}
+
 impl Outcome {
     /// Outcomes of the jobs that arrived before the end, by number.
     pub fn jobs(&self) -> impl Iterator<Item = JobOutcome> + '_ {

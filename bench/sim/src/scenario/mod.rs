@@ -11,7 +11,7 @@ pub use report::{Report, SchedulerReport, TenantReport, Waits};
 pub use settings::{ArchitectureKind, ScenarioSettings, default_end_s};
 
 use crate::engine::{
-    Judgement, OfferSettings, Plan, Records, Retries, SamplingSettings, Scheduler, Survey,
+    CommitMode, OfferSettings, Plan, Records, Retries, SamplingSettings, Scheduler, Survey,
     run_offers, run_queues, run_sampling,
 };
 use crate::shipped::{
@@ -22,6 +22,7 @@ use omega_cellstate::SharedCell;
 use omega_core::{Kinds, Policy};
 use omega_schedulers::Home;
 use omega_workload::stream::{Event, Names, Stream};
+use omega_workload::words::plural;
 use omega_workload::{LoadError, Workload};
 use std::collections::BTreeMap;
 pub(crate) use submit_index::SubmitIndex;
@@ -134,10 +135,10 @@ fn run<'a>(
     (mut submits, jobs): (SubmitIndex, Box<dyn Feed + 'a>),
     settings: &ScenarioSettings,
 ) -> Result<Outcome, ShippedError> {
-    let judgement = Judgement { check: settings.check, granularity: settings.granularity };
+    let mode = CommitMode { check: settings.check, granularity: settings.granularity };
     settings.profiles.check(kinds).map_err(ShippedError::Profile)?;
     let mut cell =
-        ShippedCell::new(Described { kinds, policy, machines: about.machines }, jobs, judgement)?;
+        ShippedCell::new(Described { kinds, policy, machines: about.machines }, jobs, mode)?;
     cell.prepare(start)?;
     cell.set_changes(about.changes);
     let changes: Vec<f64> = about.changes.iter().map(|event| event.at_ms as f64 / 1000.0).collect();
@@ -166,11 +167,8 @@ fn run<'a>(
         changes: &changes,
         end_s: settings.end_s(submits.last_ms),
         survey: Survey::Always,
-        retries: match (settings.retries, settings.architecture) {
-            // An attempt uses one part of the cell, and there may be room in another one.
-            (Retries::Unlimited, ArchitectureKind::PartitionedSync) => Retries::EachSecond,
-            (retries, _) => retries,
-        },
+        used_until_s: start.used_until_s.unwrap_or(f64::INFINITY),
+        retries: retries(settings),
     };
     let records = match settings.architecture {
         ArchitectureKind::TwoLevel => run_offers(&plan, OFFERS, &mut cell),
@@ -188,6 +186,7 @@ fn run<'a>(
         Ran { plan: &plan, names, records: &records },
         submits.found.len(),
     );
+    report.notes.extend(unplaceable_gangs(settings.architecture, submits.gangs));
     report.fragmented = cell.fragmented();
     report.tenants = TenantReport::all(&submits, &records, &cell.take_accounting());
     let state_hash = cell.shared().read(omega_cellstate::Cell::state_hash);
@@ -197,4 +196,22 @@ fn run<'a>(
     let pending = if start.explain { cell.why_pending() } else { BTreeMap::new() };
     let cell = cell.shared().clone();
     Ok(Outcome { report, state_hash, cell, pending, records, submits, lacking })
+}
+
+/// When a job that is not completely placed is tried again.
+fn retries(settings: &ScenarioSettings) -> Retries {
+    match (settings.retries, settings.architecture) {
+        // An attempt uses one part of the cell, and there may be room in another one.
+        (Retries::Unlimited, ArchitectureKind::PartitionedSync) => Retries::EachSecond,
+        (retries, _) => retries,
+    }
+}
+
+/// Note on jobs that the architecture never places, because they are gangs.
+fn unplaceable_gangs(architecture: ArchitectureKind, gangs: u64) -> Option<String> {
+    let places_none = architecture == ArchitectureKind::Sampling && gangs > 0;
+    places_none.then(|| {
+        let gangs = plural(gangs, "job");
+        format!("--arch sparrow places tasks one by one, so it places no gangs: {gangs}")
+    })
 }

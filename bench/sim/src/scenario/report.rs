@@ -51,8 +51,8 @@ pub struct SchedulerReport {
     pub succeeded: u64,
     /// Transactions with a conflict.
     pub failed: u64,
-    /// Ratio of transactions with a conflict to transactions without.
-    pub conflict_fraction: f64,
+    /// Ratio of transactions with a conflict to transactions without; `None` if there are none without.
+    pub conflict_fraction: Option<f64>,
     /// Attempts that found no feasible machine.
     pub no_room: u64,
     /// Tasks that were placed.
@@ -265,7 +265,8 @@ impl SchedulerReport {
             wasted: record.wasted_s / seconds,
             succeeded: record.succeeded,
             failed: record.failed,
-            conflict_fraction: record.failed as f64 / (record.succeeded.max(1)) as f64,
+            conflict_fraction: (record.succeeded > 0)
+                .then(|| record.failed as f64 / record.succeeded as f64),
             no_room: record.no_room,
             tasks_placed: record.claims_taken,
             abandoned: record.abandoned,

@@ -26,6 +26,8 @@ pub(crate) struct SubmitIndex {
     pub(crate) payers: Vec<u32>,
     pub(crate) tenants: Vec<Text>,
     by_name: HashMap<Text, u32>,
+    /// Number of jobs that arrive during the run and are gangs of several tasks.
+    pub(super) gangs: u64,
     /// Time of the last arrival.
     pub(crate) last_ms: u64,
     next_batch: u32,
@@ -61,7 +63,8 @@ impl SubmitIndex {
         if is_found(arrival) {
             self.found.push(number)
         } else {
-            self.arrivals.push(number)
+            self.arrivals.push(number);
+            self.gangs += u64::from(arrival.job.gang_min > Some(1));
         }
         self.last_ms = arrival.at_ms;
     }

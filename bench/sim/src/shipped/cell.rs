@@ -8,10 +8,10 @@ use super::error::ShippedError;
 use super::feed::Feed;
 use super::groups::{Group, Groups, RunningTask};
 use super::jobs::{Jobs, PresentJob};
-use super::placer::{CellPlacer, PlacerSettings};
+use super::placer::{CellPlacer, Committed, PlacerSettings};
 use super::rows::Rows;
 use super::usage::Usage;
-use crate::engine::{Access, Attempt, Cell, Ended, Judgement, Lost, Running, Taken};
+use crate::engine::{Access, Attempt, Cell, CommitMode, Ended, Lost, Running, Taken};
 use omega_cellstate::SharedCell;
 use omega_core::limits::TRANSACTION_ITEMS_MAX;
 use omega_core::{Command, Kinds, Machine, MachineId, Outcome, Policy, TaskId, TaskReport, Text};
@@ -29,7 +29,7 @@ pub struct ShippedCell<'a> {
     pub(super) machines: Vec<MachineId>,
     /// The machines that the workload describes.
     pub(super) described: &'a [Machine],
-    judgement: Judgement,
+    mode: CommitMode,
     /// The schedulers, by number.
     pub(super) placers: Vec<CellPlacer>,
     pub(super) groups: Groups,
@@ -38,6 +38,8 @@ pub struct ShippedCell<'a> {
     pub(super) accounting: Accounting,
     /// Whether an offer is open.
     pub(super) offered: bool,
+    /// The groups of tasks that were placed in the open offer, and start when it is answered.
+    pub(super) unstarted: Vec<Taken>,
     /// Changes of machines during the run. The next field is an index of machines by name; it is empty if there are no
     /// changes.
     pub(super) changes: &'a [MachineEvent],
@@ -68,7 +70,7 @@ impl<'a> ShippedCell<'a> {
     pub fn new(
         Described { kinds, policy, machines: described }: Described<'_, 'a>,
         jobs: Box<dyn Feed + 'a>,
-        judgement: Judgement,
+        mode: CommitMode,
     ) -> Result<ShippedCell<'a>, ShippedError> {
         if described.is_empty() {
             return Err(ShippedError::NoMachines);
@@ -91,12 +93,13 @@ impl<'a> ShippedCell<'a> {
             over: 0,
             machines,
             described,
-            judgement,
+            mode,
             placers: Vec::new(),
             groups: Groups::default(),
             usage: Usage::new(described),
             accounting: Accounting::default(),
             offered: false,
+            unstarted: Vec::new(),
             changes: &[],
             positions: HashMap::new(),
             rejected: None,
@@ -256,21 +259,15 @@ impl<'a> ShippedCell<'a> {
 
     /// Commits a scheduler's claims. Returns the number of claims, and the claims that were accepted.
     pub(super) fn commit(&mut self, scheduler: usize) -> (usize, Vec<(TaskId, MachineId)>) {
-        let Judgement { check, granularity } = self.judgement;
+        let CommitMode { check, granularity } = self.mode;
         let committed = self.placers[scheduler].commit(&self.cell, |txn| {
             (txn.check, txn.granularity) = (check, granularity);
         });
-        let mut placed = Vec::new();
-        let mut claimed = 0;
-        for part in &committed {
-            claimed += part.txn.claims.len();
-            for (index, claim) in part.txn.claims.iter().enumerate() {
-                if part.commit.conflict_of_claim(index).is_none() {
-                    placed.push((claim.task, claim.machine));
-                }
-            }
-        }
-        (claimed, placed)
+        let Some(Committed { txn, commit }) = committed else { return (0, Vec::new()) };
+        let claims = txn.claims.iter().enumerate();
+        let accepted = claims.filter(|(index, _)| commit.conflict_of_claim(*index).is_none());
+        let placed = accepted.map(|(_, claim)| (claim.task, claim.machine)).collect();
+        (txn.claims.len(), placed)
     }
 }
 
@@ -314,7 +311,8 @@ impl Cell for ShippedCell<'_> {
         let mut ended = Ended::default();
         group.advance();
         while let Some(RunningTask { id: task, machine, .. }) = group.pop_ended() {
-            let report = Command::ReportTask { task, machine, report: TaskReport::Finished };
+            let report =
+                Command::ReportTask { task, machine, placed_ms: 0, report: TaskReport::Finished };
             self.cell.apply(report).expect("a task that was placed there can end there");
             self.usage.release(group.scheduler, job.request(task));
             ended.tasks += 1;

@@ -88,8 +88,13 @@ impl<'a> ShippedCell<'a> {
             }
             let Some(job) = self.jobs.get(group.job) else { continue };
             self.accounting.mark_changed(&job.job.tenant);
-            for task in &tasks {
-                self.usage.release(group.scheduler, job.request(*task));
+            let is_started = !self.unstarted.contains(&number);
+            for request in tasks.iter().map(|task| job.request(*task)) {
+                if is_started {
+                    self.usage.release(group.scheduler, request);
+                } else {
+                    self.usage.drop_held(request);
+                }
             }
             lost.entry(group.job).or_default().extend(tasks);
             group.remove_on(machine);
@@ -98,6 +103,7 @@ impl<'a> ShippedCell<'a> {
                 freed.push(number);
             }
         }
+        self.unstarted.retain(|number| !freed.contains(number));
         freed.into_iter().for_each(|number| self.groups.free(number));
         lost
     }

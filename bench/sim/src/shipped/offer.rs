@@ -1,7 +1,6 @@
 //! Offers of the shipped cell. An offer contains the whole cell, so only one offer is open at a time.
 //!
-//! Locked amounts need no accounting, because no other scheduler may place tasks until the reply. Resources that are
-//! freed in the meantime are in the next offer.
+//! No other scheduler may place tasks until the reply. Resources that are freed in the meantime are in the next offer.
 
 use super::cell::ShippedCell;
 use crate::engine::{Attempt, Cell, OfferCell, Taken};
@@ -24,7 +23,8 @@ impl OfferCell for ShippedCell<'_> {
         offer.left
     }
 
-    /// Commits placements immediately. They cannot conflict, and no other scheduler sees them before the reply.
+    /// Commits placements immediately. They cannot conflict, and no other scheduler sees them before the reply. Until
+    /// then, the tasks do not run, so their resources count as locked, not as used.
     fn place_in(
         &mut self,
         offer: &mut WholeCell,
@@ -34,13 +34,17 @@ impl OfferCell for ShippedCell<'_> {
     ) -> Attempt {
         let before = self.usage.allocated();
         let attempt = self.attempt(scheduler, job, tasks, crate::engine::Access::Live);
-        let after = self.usage.allocated().into_iter();
-        let taken = after.zip(before).map(|(after, before)| (after - before) as f64);
-        offer.left.iter_mut().zip(taken).for_each(|(left, taken)| *left -= taken);
+        let after = self.usage.allocated();
+        let taken = [0, 1].map(|kind| after[kind] - before[kind]);
+        self.usage.hold(scheduler, taken);
+        self.unstarted.extend(attempt.run);
+        offer.left.iter_mut().zip(taken).for_each(|(left, taken)| *left -= taken as f64);
         attempt
     }
 
-    fn answer(&mut self, _: WholeCell, _: usize, _: &[Taken]) {
+    fn answer(&mut self, _: WholeCell, scheduler: usize, _: &[Taken]) {
+        self.usage.start_held(scheduler);
+        self.unstarted.clear();
         self.offered = false;
     }
 

@@ -5,12 +5,14 @@
 
 use super::rows::Rows;
 use omega_cellstate::{CellHandle, SharedCell, View};
-use omega_core::{Commit, Job, JobId, MachineId, TaskId, Transaction};
+use omega_core::transaction::Item;
+use omega_core::{Commit, Conflict, Job, JobId, MachineId, TaskId, Transaction};
 use omega_schedulers::config::Profiles;
 use omega_schedulers::explain::{describe, explain};
 use omega_schedulers::{Home, Placement, Placer, Profile, Settings};
 use rand::SeedableRng;
 use rand_pcg::Pcg64;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Built-in profile of a scheduler.
@@ -68,7 +70,7 @@ pub(super) struct CellPlacer {
     rng: Pcg64,
 }
 
-/// A transaction with the claims of one part, and its result.
+/// A transaction with the claims of all parts, and its result.
 pub(super) struct Committed {
     pub(super) txn: Transaction,
     pub(super) commit: Commit,
@@ -204,26 +206,48 @@ impl CellPlacer {
         }
     }
 
-    /// Submits all claims in one transaction for each part. Before a transaction is submitted, `with` sets its conflict
-    /// check.
+    /// Submits the claims of all parts in one transaction, because the tasks of a gang may be in several parts. Before
+    /// the transaction is submitted, `with` sets its conflict check. Returns `None` if there are no claims.
     pub(super) fn commit(
         &mut self,
         cell: &SharedCell,
-        with: impl Fn(&mut Transaction),
-    ) -> Vec<Committed> {
-        let mut all = Vec::new();
-        for part in self.parts.iter_mut().filter(|part| part.view.open_claims() > 0) {
-            let mut txn = part.view.take_transaction();
-            with(&mut txn);
-            let commit = cell.commit(&txn).expect("what a view claims is well formed");
-            part.view.settle(&txn, &commit);
-            all.push(Committed { txn, commit });
+        with: impl FnOnce(&mut Transaction),
+    ) -> Option<Committed> {
+        let claiming = self.parts.iter_mut().filter(|part| part.view.open_claims() > 0);
+        let taken = claiming.map(|part| (part.view.take_transaction(), part));
+        let mut taken: Vec<(Transaction, &mut Part)> = taken.collect();
+        let mut txn = taken.first()?.0.clone();
+        for (of_part, _) in &taken[1..] {
+            txn.base = txn.base.min(of_part.base);
+            txn.claims.extend_from_slice(&of_part.claims);
         }
-        all
+        with(&mut txn);
+        let commit = cell.commit(&txn).expect("what a view claims is well formed");
+        let mut first = 0;
+        for (of_part, part) in &mut taken {
+            let claims = first..first + of_part.claims.len() as u32;
+            part.view.settle(of_part, &of_claims(&commit, claims.clone()));
+            first = claims.end;
+        }
+        Some(Committed { txn, commit })
     }
 
     /// Drops the compiled form of a job.
     pub(super) fn forget(&mut self, job: JobId) {
         self.parts.iter_mut().for_each(|part| part.view.forget_job(job));
+    }
+}
+
+/// The result for some claims of a transaction, as if they were a transaction of their own.
+fn of_claims(commit: &Commit, claims: Range<u32>) -> Commit {
+    let conflict = |conflict: &Conflict| match conflict.item {
+        Item::Claim(index) if claims.contains(&index) => {
+            Some(Conflict { item: Item::Claim(index - claims.start), ..*conflict })
+        }
+        _ => None,
+    };
+    Commit {
+        version: commit.version,
+        conflicts: commit.conflicts.iter().filter_map(conflict).collect(),
     }
 }

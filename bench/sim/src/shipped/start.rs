@@ -7,7 +7,7 @@ use crate::engine::{Access, Cell, Running};
 use omega_core::{Amounts, Command, Text};
 use std::collections::BTreeMap;
 
-/// Initial state of a cell apart from its machines. Empty by default.
+/// Initial state of a cell apart from its machines, and extent of the measurements. Empty by default.
 #[derive(Clone, Debug, Default)]
 pub struct Start {
     /// Limits and guarantees of tenants.
@@ -16,6 +16,8 @@ pub struct Start {
     pub draining: Vec<u32>,
     /// Arrival time, in milliseconds, up to which the running tasks of jobs run from the start.
     pub running_until_ms: u64,
+    /// Time up to which the mean use of the cell is computed, in seconds; `None` for the whole run.
+    pub used_until_s: Option<f64>,
     /// Whether pending tasks are explained at the end.
     pub explain: bool,
 }

@@ -17,6 +17,8 @@ pub(super) fn reported(amounts: &Amounts) -> Reported {
 pub(super) struct Usage {
     capacity: Reported,
     allocated: Reported,
+    /// Resources of tasks that were placed in the open offer and have not started.
+    held: Reported,
     /// Resources allocated to each scheduler's tasks.
     by_scheduler: Vec<Reported>,
 }
@@ -29,7 +31,7 @@ impl Usage {
             let amounts = reported(&machine.capacity);
             capacity.iter_mut().zip(amounts).for_each(|(sum, amount)| *sum += amount);
         }
-        Usage { capacity, allocated: [0; 2], by_scheduler: Vec::new() }
+        Usage { capacity, allocated: [0; 2], held: [0; 2], by_scheduler: Vec::new() }
     }
 
     /// Adds a scheduler with the next number.
@@ -51,6 +53,23 @@ impl Usage {
             self.allocated[kind] -= amount;
             self.by_scheduler[scheduler][kind] -= amount;
         }
+    }
+
+    /// Marks allocated resources of a scheduler as those of tasks that have not started.
+    pub(super) fn hold(&mut self, scheduler: usize, amounts: Reported) {
+        self.release(scheduler, amounts);
+        self.held.iter_mut().zip(amounts).for_each(|(held, amount)| *held += amount);
+    }
+
+    /// Removes a task that has not started.
+    pub(super) fn drop_held(&mut self, request: Reported) {
+        self.held.iter_mut().zip(request).for_each(|(held, amount)| *held -= amount);
+    }
+
+    /// Adds all tasks of a scheduler that have not started.
+    pub(super) fn start_held(&mut self, scheduler: usize) {
+        let held = std::mem::take(&mut self.held);
+        self.allocate(scheduler, held);
     }
 
     /// Replaces the capacity of one machine.

@@ -47,8 +47,8 @@ impl<'a> Conservative<'a> {
     }
 
     /// The start of each job's first reservation.
-    #[must_use]
-    pub fn first_reservations_ms(&self) -> &[u64] {
+    #[cfg(test)]
+    pub(super) fn first_reservations_ms(&self) -> &[u64] {
         &self.first_ms
     }
 

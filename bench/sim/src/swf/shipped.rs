@@ -12,7 +12,7 @@ use omega_core::{
     TaskReport, Transaction,
 };
 use omega_schedulers::{
-    Backfill, BackfillFigures, Nanos, Observer, Patience, Profile, Scheduler, Settings,
+    Backfill, BackfillFigures, Backoff, Nanos, Observer, Profile, Scheduler, Settings,
 };
 
 /// The machines of a cell, which together represent the log's machine.
@@ -23,6 +23,12 @@ pub struct Machines {
     /// Processors of each machine.
     pub cores: u64,
 }
+
+/// Nanoseconds of a millisecond.
+const NANOS: u64 = 1_000_000;
+
+/// Latest time of the scheduler's clock, which counts nanoseconds.
+pub const NOW_MS_MAX: u64 = Nanos::MAX / NANOS;
 
 /// One processor, in thousandths of a core.
 const CORE: u64 = 1000;
@@ -80,8 +86,8 @@ impl<'a> Shipped<'a> {
         };
         // Time advances from event to event, so there is no backoff: a job that does not fit is tried again at the next
         // event.
-        let patience = Patience { backoff_min: 0, backoff_max: 0, sleep_max: Nanos::MAX / 2 };
-        let settings = Settings { patience, ..Settings::new("default") };
+        let backoff = Backoff { backoff_min: 0, backoff_max: 0, sleep_max: Nanos::MAX / 2 };
+        let settings = Settings { backoff, ..Settings::new("default") };
         let scheduler = Scheduler::new(&cell, profile, settings).expect("it is the only one");
         let promised_ms = vec![None; jobs.len()];
         Shipped { jobs, cell, scheduler, seen: Seen::default(), promised_ms }
@@ -120,14 +126,14 @@ impl Policy for Shipped<'_> {
         let tasks: Vec<_> = self.cell.read(|cell| cell.tasks(job).collect());
         let report = |(task, state): &(TaskId, omega_core::TaskState)| {
             let machine = state.machine().expect("a job that runs has its machines");
-            Command::ReportTask { task: *task, machine, report: TaskReport::Finished }
+            Command::ReportTask { task: *task, machine, placed_ms: 0, report: TaskReport::Finished }
         };
         self.cell.apply_all(tasks.iter().map(report));
     }
 
     fn start(&mut self, now_ms: u64, starting: &mut Vec<Place>) {
         self.tell_time(now_ms);
-        let now = now_ms.saturating_mul(1_000_000);
+        let now = now_ms.checked_mul(NANOS).expect("no job starts after NOW_MS_MAX");
         loop {
             let step = self.scheduler.step(&self.cell, now, &mut self.seen);
             for (id, start_ms) in self.scheduler.planned() {

@@ -7,6 +7,7 @@ use super::shipped::{Machines, Shipped};
 use super::simulate::{Place, Policy, simulate};
 use super::trace::{LeftOut, SimJob, Trace};
 use clap::ValueEnum;
+use omega_workload::public_data;
 use proptest::prelude::*;
 use std::path::{Path, PathBuf};
 
@@ -367,7 +368,9 @@ fn what_cannot_run_is_left_out_and_counted() {
         processors,
         waited_ms: Some(7000),
     };
-    assert_eq!(trace.jobs, [job(10_000, 20_000, 20_000, 2), job(50_000, 10_000, 10_000, 4)]);
+    // Times are counted from the first submission.
+    assert_eq!(trace.jobs, [job(0, 20_000, 20_000, 2), job(40_000, 10_000, 10_000, 4)]);
+    assert_eq!(trace.span_ms(), 50_000);
     assert_eq!(
         trace.notes,
         [
@@ -389,18 +392,9 @@ fn what_cannot_run_is_left_out_and_counted() {
     assert_eq!(read("", None).unwrap_err(), "a.swf: the log has no jobs");
 }
 
-/// A file of the public data, or `None` with a message if it is missing.
+/// A log of the public data, or `None` with a message if it is missing.
 fn data(name: &str) -> Option<PathBuf> {
-    let base = std::env::var_os("OMEGA_DATA").map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"),
-        PathBuf::from,
-    );
-    let file = base.join("swf").join(name);
-    if !file.is_file() {
-        println!("skipped: {} not found", file.display());
-        return None;
-    }
-    Some(file)
+    public_data(&format!("swf/{name}"))
 }
 
 /// Mean waits in minutes of four policies: FCFS, EASY with users' estimates, EASY with perfect estimates, and SJF +

@@ -12,7 +12,7 @@ use std::path::Path;
 /// A simulated job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SimJob {
-    /// Submission time.
+    /// Time from the submission of the first job to that of this one.
     pub submit_ms: u64,
     /// Run time: at most `requested_ms`, and not 0.
     pub run_ms: u64,
@@ -89,6 +89,8 @@ impl Trace {
             return Err(LoadError::new(file, trace.why_empty()));
         }
         trace.jobs.sort_by_key(|job| job.submit_ms);
+        let first_ms = trace.jobs[0].submit_ms;
+        trace.jobs.iter_mut().for_each(|job| job.submit_ms -= first_ms);
         if unrequested > 0 {
             trace.notes.push(format!(
                 "the actual run time of {} is used as estimate, because the requested time is \
@@ -143,6 +145,12 @@ impl Trace {
                 largest
             }
         };
+    }
+
+    /// The end of the last job if every job starts at once.
+    #[must_use]
+    pub fn span_ms(&self) -> u64 {
+        self.jobs.iter().map(|job| job.submit_ms.saturating_add(job.run_ms)).max().unwrap_or(0)
     }
 
     /// Returns the trace with perfect user estimates: each job requests its true run time.

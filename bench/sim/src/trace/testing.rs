@@ -5,7 +5,7 @@ use omega_workload::google2011::GoogleOptions;
 use omega_workload::input::InputError;
 use omega_workload::stream::{Stream, Window};
 use omega_workload::{azure, csv, google2011, omega_sim, openb};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use tempfile::TempDir;
 
 type Opened = Result<Box<dyn Stream>, InputError>;
@@ -41,19 +41,4 @@ pub(super) fn azure(dir: &Path) -> Opened {
     let machines = "2000,cpu=64,memory=256Gi".parse::<omega_workload::alike::Alike>().unwrap();
     let options = AzureOptions { machines: machines.machines(), seed: 1 };
     Ok(Box::new(azure::open(dir, options)?))
-}
-
-/// Returns a folder of the public data; prints a message and returns `None` if the folder is missing. `OMEGA_DATA`
-/// names the folder of all data.
-pub(super) fn data(name: &str) -> Option<PathBuf> {
-    let base = std::env::var_os("OMEGA_DATA").map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"),
-        PathBuf::from,
-    );
-    let dir = base.join(name);
-    if !dir.is_dir() {
-        println!("skipped: {} not found", dir.display());
-        return None;
-    }
-    Some(dir)
 }

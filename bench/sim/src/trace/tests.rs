@@ -1,8 +1,9 @@
 //! Statistics of traces, through the public API.
 
-use super::testing::{azure, data, folder, google, omega_sim, openb, tables};
+use super::testing::{azure, folder, google, omega_sim, openb, tables};
 use super::{collector, plots, show};
 use omega_core::Kinds;
+use omega_workload::public_data;
 use omega_workload::{MachineChange, MachineEvent};
 
 const MACHINES: &str = "name,cpu,memory,count\nsmall,4,8Gi,2\nlarge,8,32Gi,1\n";
@@ -118,7 +119,7 @@ fn the_rate_of_arrivals_is_that_of_the_gaps() {
 
 #[test]
 fn machines_that_come_and_go_count_while_they_are_there() {
-    let Some(dir) = data("google2011") else { return };
+    let Some(dir) = public_data("google2011") else { return };
     let mut jobs = omega_workload::google2011::jobs::open(&dir).unwrap();
     let info = collector::read(&mut jobs).unwrap();
     assert_eq!((info.machines.count, info.jobs.all), (12_477, 223_766));
@@ -134,26 +135,26 @@ fn machines_that_come_and_go_count_while_they_are_there() {
 
 #[test]
 fn the_real_traces_have_the_published_loads() {
-    if let Some(dir) = data("google2011") {
+    if let Some(dir) = public_data("google2011") {
         let info = collector::read(&mut *google(&dir).unwrap()).unwrap();
         assert_eq!((info.tasks.all, info.tasks_placed), (190_926, 132_969));
         // At the start, tasks request 113.5 % of the CPU and 93.3 % of the memory; the means are similar.
         let share = |i: usize| info.load[i].mean_share.unwrap();
         assert!((1.1..1.4).contains(&share(0)) && (0.9..1.3).contains(&share(1)));
     }
-    if let Some(dir) = data("openb") {
+    if let Some(dir) = public_data("openb") {
         let info = collector::read(&mut *openb(&dir).unwrap()).unwrap();
         let gpu = info.load.iter().find(|load| load.kind == "gpu").unwrap();
         // All jobs of the trace together request 98 % of the devices.
         assert!((0.97..0.99).contains(&gpu.peak_share.unwrap()), "{:?}", gpu.peak_share);
     }
-    if let Some(dir) = data("omega-sim") {
+    if let Some(dir) = public_data("omega-sim") {
         let info = collector::read(&mut *omega_sim(&dir).unwrap()).unwrap();
         // The runs of the reference had a mean utilisation of 0.724.
         let cpu = info.load[0].mean_share.unwrap();
         assert!((0.70..0.75).contains(&cpu), "{cpu}");
     }
-    if let Some(dir) = data("azure-vm-v1") {
+    if let Some(dir) = public_data("azure-vm-v1") {
         let info = collector::read(&mut *azure(&dir).unwrap()).unwrap();
         assert_eq!((info.jobs.all, info.tasks.all), (53_109, 259_159));
     }

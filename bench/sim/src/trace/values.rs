@@ -1,7 +1,7 @@
 //! Many values in little memory: their percentiles, their mean, and the distance of two distributions.
 //!
 //! A histogram keeps three digits of each value, so a percentile is at most 0.1 % below an actual value. Count,
-//! minimum, maximum, mean and standard deviation are exact.
+//! minimum, maximum (also as percentile 100), mean and standard deviation are exact.
 
 use hdrhistogram::Histogram;
 use omega_core::limits::AMOUNT_MAX;
@@ -68,6 +68,9 @@ impl Values {
     /// The value at this percentile, to three digits.
     #[must_use]
     pub fn percentile(&self, percent: f64) -> u64 {
+        if percent >= 100.0 {
+            return self.largest;
+        }
         let value = self.histogram.value_at_quantile(percent / 100.0);
         self.histogram.lowest_equivalent(value).clamp(self.least(), self.largest)
     }
@@ -159,6 +162,7 @@ mod tests {
         assert_eq!((none.least(), none.largest(), none.percentile(50.0)), (0, 0, 0));
         assert_eq!((none.mean(), none.variation()), (0.0, 0.0));
         assert_eq!(values([0, 0]).percentile(99.0), 0);
+        assert_eq!(values([2, 13_438]).percentile(100.0), 13_438);
     }
 
     #[test]

@@ -9,16 +9,16 @@ use omega_core::JobKind;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Percentiles of the time until an event, over a group of jobs, in seconds. The time of a job without this event
-/// counts as infinite; JSON shows it as `null`.
+/// Percentiles of the time until an event, over a group of jobs, in seconds; `None` if the group is empty. The time of
+/// a job without this event counts as infinite; JSON shows it as `null`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Times {
     /// Median.
-    pub p50_s: f64,
+    pub p50_s: Option<f64>,
     /// 90th percentile.
-    pub p90_s: f64,
+    pub p90_s: Option<f64>,
     /// 99th percentile.
-    pub p99_s: f64,
+    pub p99_s: Option<f64>,
 }
 
 /// Results of the jobs of one kind.
@@ -109,8 +109,10 @@ impl OfKind {
     fn of(outcome: &Outcome, kind: JobKind) -> OfKind {
         let mine = || outcome.jobs().filter(|job| job.kind == kind);
         let times = |of| {
+            let any = mine().any(|job| job.waited());
             let at = |percent| {
-                Objective::Times { of, kind: Some(kind), percent, most_s: 0.0 }.figure(outcome)
+                let time = Objective::Times { of, kind: Some(kind), percent, most_s: 0.0 };
+                any.then(|| time.figure(outcome))
             };
             Times { p50_s: at(50), p90_s: at(90), p99_s: at(99) }
         };
@@ -168,8 +170,8 @@ impl Comparison {
         for (name, kind) in kinds.into_iter().filter(|(_, kind)| there(*kind)) {
             row(format!("{name} jobs"), &|side| side.jobs(kind).jobs.to_string());
             row(format!("{name} jobs placed whole"), &|side| side.jobs(kind).placed.to_string());
-            row(format!("{name} pending p50, p90, p99 s"), &|side| side.jobs(kind).wait.words());
-            row(format!("{name} placed p50, p90, p99 s"), &|side| side.jobs(kind).whole.words());
+            row(format!("{name} wait p50, p90, p99 s"), &|side| side.jobs(kind).wait.words());
+            row(format!("{name} whole p50, p90, p99 s"), &|side| side.jobs(kind).whole.words());
         }
         row("tasks pending at the end".into(), &|side| side.pending().to_string());
         sheet
@@ -192,8 +194,10 @@ impl Comparison {
 
 impl Times {
     fn words(self) -> String {
-        let word = |seconds: f64| {
-            if seconds.is_finite() { format!("{seconds:.3}") } else { "never".to_owned() }
+        let word = |time: Option<f64>| match time {
+            None => "-".to_owned(),
+            Some(seconds) if seconds.is_finite() => format!("{seconds:.3}"),
+            Some(_) => "never".to_owned(),
         };
         [self.p50_s, self.p90_s, self.p99_s].map(word).join(", ")
     }

@@ -83,6 +83,7 @@ impl Now {
                 quotas: quotas.collect(),
                 draining,
                 running_until_ms: WAITING_AT_MS,
+                used_until_s: None,
                 explain: true,
             },
             workload: Workload {

@@ -1,15 +1,17 @@
 //! Architectures on the shipped cell: each behaves as reported in the literature, and runs are deterministic.
 
-use crate::support::{data, omega_sim, text};
-use omega_core::{ConflictCheck, Granularity};
+use crate::changes;
+use crate::support::{omega_sim, text};
+use omega_core::{Amounts, ConflictCheck, Granularity, Job, TaskGroup};
 use omega_sim::engine::{DecisionTime, Retries};
 use omega_sim::scenario::{
     ArchitectureKind, Outcome, Report, ScenarioSettings, Waits, simulate, simulate_stream,
 };
 use omega_sim::shipped::ShippedError;
+use omega_workload::public_data;
 use omega_workload::stream::{Held, Stream};
 use omega_workload::synth::{SynthOptions, open, synthesize};
-use omega_workload::{Workload, omega_sim as lists};
+use omega_workload::{Arrival, RunTime, Workload, omega_sim as lists};
 
 fn settings(architecture: ArchitectureKind) -> ScenarioSettings {
     let fast = DecisionTime { job_s: 0.1, task_s: 0.005 };
@@ -115,6 +117,40 @@ fn jobs_that_were_read_but_never_come_again_are_an_error() {
 }
 
 #[test]
+fn jobs_are_placed_after_their_decisions_and_what_is_used_runs() {
+    let cores = |cores: u64| Amounts::new([cores * 1000, cores << 30]);
+    let job = |name| Arrival {
+        at_ms: 1000,
+        job: Job::batch(name, TaskGroup::new(4, cores(1))),
+        placed: Vec::new(),
+        run: RunTime::Same(50_000),
+    };
+    let workload = changes::workload(&["a", "b", "c", "d"], Vec::new(), vec![job("j"), job("k")]);
+    let decides = DecisionTime { job_s: 10.0, task_s: 0.0 };
+    for architecture in ALL {
+        let settings = ScenarioSettings {
+            batch_schedulers: 1,
+            batch_decides: decides,
+            service_decides: decides,
+            end_s: Some(200.0),
+            ..settings(architecture)
+        };
+        let report = simulate(&workload, &settings).expect("it is sound").report;
+        let busy = &report.schedulers[0];
+        assert_eq!((busy.jobs_tried, busy.jobs_placed), (2, 2), "{architecture:?}");
+        // Each of the decisions takes ten seconds, and the second one begins after the first.
+        let decided = [busy.placed.p50_s - busy.wait.p50_s, busy.placed.p99_s];
+        assert!(
+            decided[0] >= 10.0 - 1e-9 && decided[1] >= 20.0 - 1e-9,
+            "{architecture:?}: {busy:?}"
+        );
+        // Eight tasks of a core run for 50 s; the machines have 16 cores.
+        let used = report.cpu_used * 200.0 * 16.0;
+        assert!((used - 400.0).abs() < 1e-6, "{architecture:?}: {used}");
+    }
+}
+
+#[test]
 fn batch_jobs_wait_for_services_unless_the_state_is_shared() {
     let (mono, multi) = (report(ArchitectureKind::Mono), report(ArchitectureKind::MonoMulti));
     let (shared, offers) =
@@ -196,7 +232,7 @@ fn a_picky_scheduler_leaves_machines_out() {
 
 #[test]
 fn on_the_published_lists_the_shipped_cell_is_as_busy_as_the_reference() {
-    let Some(dir) = data("omega-sim") else { return };
+    let Some(dir) = public_data("omega-sim") else { return };
     let workload = lists::load(&dir, "M").expect("the lists are sound");
     let batch_decides = DecisionTime { job_s: 0.1, task_s: 0.005 };
     let service_decides = DecisionTime { job_s: 10.0, task_s: 0.005 };

@@ -163,6 +163,18 @@ fn a_job_waits_until_it_is_placed_or_the_simulation_ends() {
 }
 
 #[test]
+fn the_use_of_a_cell_is_measured_while_jobs_arrive() {
+    let dir = tempfile::tempdir().expect("a folder");
+    // A job fills a machine for ten minutes, until the last job arrives.
+    let tables = tables(dir.path(), 2, "full,1,4,1Gi,0,600\nlast,1,0.001,1Mi,599,\n");
+    let report = json(&tables, &["--find", "machines", "--used", "60%"]);
+    let found = &report["findings"][0];
+    assert_eq!((&found["answer"]["holds"], &found["answer"]["fails"]), (&2.into(), &1.into()));
+    let used = probe(found, &2.into())["figures"][0].as_f64().expect("a share");
+    assert!((0.49..0.51).contains(&used), "{used}");
+}
+
+#[test]
 fn bad_arguments_are_told() {
     let dir = tempfile::tempdir().expect("a folder");
     let tables = tables(dir.path(), 2, &tenant_config(1));

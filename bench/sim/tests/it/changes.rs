@@ -188,6 +188,23 @@ fn restless(seed: u64) -> Workload {
 }
 
 #[test]
+fn the_tasks_of_a_gang_may_be_in_several_parts_of_a_copy() {
+    let mut gang = four_cores(4, RunTime::Forever);
+    gang.job.gang_min = Some(4);
+    let workload = workload(&["a", "b", "c", "d"], Vec::new(), vec![gang]);
+    let run =
+        |architecture| simulate(&workload, &settings(architecture, 20.0)).expect("it is sound");
+    let parts = run(ArchitectureKind::PartitionedSync);
+    assert_eq!((tasks(&parts), parts.report.notes.len()), ((4, 0), 0));
+    let sampled = run(ArchitectureKind::Sampling);
+    assert_eq!(tasks(&sampled), (0, 4));
+    let note = "--arch sparrow places tasks one by one, so it places no gangs: 1 job";
+    assert_eq!(sampled.report.notes, [note]);
+    // Without a success, there is no ratio.
+    assert_eq!(sampled.report.schedulers[1].conflict_fraction, None);
+}
+
+#[test]
 fn no_architecture_loses_a_task_with_its_machine() {
     for seed in 1..=3 {
         let workload = restless(seed);

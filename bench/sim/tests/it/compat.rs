@@ -1,11 +1,12 @@
 //! Repetition of the published runs: each test run repeats two files completely, and some rows of the others.
 
-use crate::support::{data, omega_sim, text};
+use crate::support::{omega_sim, text};
 use omega_sim::compat::{Got, JobList, JobLists, ReferenceFile, run_point};
+use omega_workload::public_data;
 
 /// Compares rows of a file; returns stdout and the exit code.
 fn compat(reference: &std::path::Path, rows: Option<&str>) -> (String, Option<i32>) {
-    let Some(dir) = data("omega-sim") else { return Default::default() };
+    let Some(dir) = public_data("omega-sim") else { return Default::default() };
     let (reference, dir) = (reference.to_str().expect("text"), dir.to_str().expect("text"));
     let mut args = vec!["compat", "--ref", reference, "--data", dir];
     args.extend(rows.iter().flat_map(|rows| ["--rows", rows]));
@@ -15,7 +16,7 @@ fn compat(reference: &std::path::Path, rows: Option<&str>) -> (String, Option<i3
 }
 
 fn check(file: &str, rows: Option<&str>, expected: &str) {
-    let Some(dir) = data("omega-sim") else { return };
+    let Some(dir) = public_data("omega-sim") else { return };
     let (printed, code) = compat(&dir.join(file), rows);
     assert!(printed.contains(expected), "{printed}");
     assert_eq!(code, Some(0), "{printed}");
@@ -40,7 +41,7 @@ fn the_first_rows_of_the_other_files_are_equal() {
 
 #[test]
 fn every_mode_of_the_shared_state_is_equal() {
-    let Some(dir) = data("omega-sim") else { return };
+    let Some(dir) = public_data("omega-sim") else { return };
     let whole = std::fs::read_to_string(dir.join("ref_omega.csv")).expect("it is there");
     let here = tempfile::tempdir().expect("a folder");
     let file = here.path().join("modes.csv");
@@ -61,7 +62,7 @@ fn two_level_rows_have_the_shape_of_the_reference() {
 
 #[test]
 fn a_figure_that_differs_is_told_and_ends_with_1() {
-    let Some(dir) = data("omega-sim") else { return };
+    let Some(dir) = public_data("omega-sim") else { return };
     let here = tempfile::tempdir().expect("a folder");
     let file = here.path().join("wrong.csv");
     let whole = std::fs::read_to_string(dir.join("ref_lambda.csv")).expect("it is there");
@@ -85,7 +86,7 @@ fn a_figure_that_differs_is_told_and_ends_with_1() {
 
 #[test]
 fn another_seed_and_left_out_machines_make_another_run() {
-    let Some(dir) = data("omega-sim") else { return };
+    let Some(dir) = public_data("omega-sim") else { return };
     let file = ReferenceFile::read(&dir.join("ref_omega.csv"), Some(1)).expect("it is well formed");
     let list = |name: &&str| (name.to_string(), JobList::read(&dir, name).expect("it is there"));
     let lists: JobLists = file.lists().iter().map(list).collect();

@@ -1,8 +1,8 @@
 //! Invariants of every run: no machine is overcommitted, no task is lost, and equal inputs give equal runs.
 
-use crate::support::{Case, FINE, SLOW, judgements};
+use crate::support::{Case, FINE, SLOW, modes};
 use omega_sim::engine::{
-    Access, Attempt, Cell, DecisionTime, Ended, Judgement, OfferSettings, Records, Retries,
+    Access, Attempt, Cell, CommitMode, DecisionTime, Ended, OfferSettings, Records, Retries,
     Running, Survey, Taken, run_offers, run_queues,
 };
 use omega_sim::reference::{JavaRandom, ReferenceCell, Request};
@@ -82,8 +82,8 @@ fn check_conserved(case: &Case, records: &Records, running: u64) {
     assert!(records.jobs.iter().all(|job| !job.abandoned || job.unplaced > 0));
 }
 
-fn run(case: &Case, judgement: Judgement, access: Access) -> Records {
-    let mut cell = Watched(case.cell(20, judgement));
+fn run(case: &Case, mode: CommitMode, access: Access) -> Records {
+    let mut cell = Watched(case.cell(20, mode));
     let records = run_queues(&case.plan(), access, &mut cell);
     check_conserved(case, &records, cell.0.running());
     records
@@ -94,10 +94,10 @@ fn no_machine_is_ever_overcommitted_and_no_task_is_lost() {
     for seed in 0..20 {
         let case = crowd(seed);
         println!("seed {seed}");
-        for judgement in judgements() {
-            let records = run(&case, judgement, Access::Copy);
+        for mode in modes() {
+            let records = run(&case, mode, Access::Copy);
             let failed: u64 = records.schedulers.iter().map(|record| record.failed).sum();
-            assert!(failed > 10, "{judgement:?}: {failed} conflicts are too few to tell");
+            assert!(failed > 10, "{mode:?}: {failed} conflicts are too few to tell");
         }
     }
 }
@@ -108,8 +108,8 @@ fn one_scheduler_alone_meets_no_conflict() {
     case.schedulers.truncate(1);
     case.owners.fill(0);
     let live = run(&case, FINE, Access::Live);
-    for judgement in judgements() {
-        let records = run(&case, judgement, Access::Copy);
+    for mode in modes() {
+        let records = run(&case, mode, Access::Copy);
         assert_eq!((records.schedulers[0].failed, records.schedulers[0].claims_refused), (0, 0));
     }
     assert!(live.schedulers[0].claims_taken > 1000, "{:?}", live.schedulers[0]);
@@ -118,10 +118,10 @@ fn one_scheduler_alone_meets_no_conflict() {
 #[test]
 fn the_same_input_gives_the_same_run() {
     let case = crowd(7);
-    for judgement in judgements() {
-        let records = run(&case, judgement, Access::Copy);
-        assert_eq!(format!("{records:?}"), format!("{:?}", run(&case, judgement, Access::Copy)));
-        assert_ne!(records, run(&crowd(8), judgement, Access::Copy));
+    for mode in modes() {
+        let records = run(&case, mode, Access::Copy);
+        assert_eq!(format!("{records:?}"), format!("{:?}", run(&case, mode, Access::Copy)));
+        assert_ne!(records, run(&crowd(8), mode, Access::Copy));
     }
 }
 

@@ -1,6 +1,7 @@
 //! The paper's figures by the command line: its output, and its errors for bad arguments.
 
-use crate::support::{data, omega_sim, text};
+use crate::support::{omega_sim, text};
+use omega_workload::public_data;
 
 #[test]
 fn a_figure_leaves_a_report_and_its_plots() {
@@ -25,7 +26,7 @@ fn a_figure_leaves_a_report_and_its_plots() {
 #[test]
 #[ignore = "a week of Google's trace takes minutes: .ci/long runs it"]
 fn three_schedulers_of_a_real_week_saturate_three_times_later() {
-    let Some(trace) = data("google2011") else { return };
+    let Some(trace) = public_data("google2011") else { return };
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().to_str().unwrap();
     let said = omega_sim(&["paper", "fig13", "--trace", trace.to_str().unwrap(), "--out", out]);

@@ -1,9 +1,8 @@
 //! Fixtures of the tests: small cells, plans that own their data, the command as a process, and the real data.
 
 use omega_core::{ConflictCheck, Granularity};
-use omega_sim::engine::{DecisionTime, Job, Judgement, Kind, Plan, Retries, Scheduler, Survey};
+use omega_sim::engine::{CommitMode, DecisionTime, Job, Kind, Plan, Retries, Scheduler, Survey};
 use omega_sim::reference::{CellPlacer, ReferenceCell, ReferenceJob, Request};
-use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 /// A plan that owns its data.
@@ -53,25 +52,26 @@ impl Case {
             changes: &[],
             end_s: self.end_s,
             survey: self.survey,
+            used_until_s: f64::INFINITY,
             retries: self.retries,
         }
     }
 
     /// A cell with machines of ten processors and twenty gigabytes.
-    pub(crate) fn cell(&self, machines: u32, judgement: Judgement) -> ReferenceCell<'_> {
+    pub(crate) fn cell(&self, machines: u32, mode: CommitMode) -> ReferenceCell<'_> {
         let placers = vec![CellPlacer { seed: 1, left_out: 0 }; self.schedulers.len()];
         let capacity = Request { cpu: 10.0, memory: 20.0 };
-        ReferenceCell::new(machines, capacity, &placers, judgement, &self.tasks)
+        ReferenceCell::new(machines, capacity, &placers, mode, &self.tasks)
     }
 }
 
-pub(crate) const FINE: Judgement =
-    Judgement { check: ConflictCheck::ResourceFit, granularity: Granularity::Incremental };
-pub(crate) const COARSE: Judgement = Judgement { check: ConflictCheck::SequenceNumber, ..FINE };
+pub(crate) const FINE: CommitMode =
+    CommitMode { check: ConflictCheck::ResourceFit, granularity: Granularity::Incremental };
+pub(crate) const COARSE: CommitMode = CommitMode { check: ConflictCheck::SequenceNumber, ..FINE };
 
 /// All conflict checks and granularities.
-pub(crate) fn judgements() -> Vec<Judgement> {
-    let whole = |judgement| Judgement { granularity: Granularity::AllOrNothing, ..judgement };
+pub(crate) fn modes() -> Vec<CommitMode> {
+    let whole = |mode| CommitMode { granularity: Granularity::AllOrNothing, ..mode };
     vec![FINE, COARSE, whole(FINE), whole(COARSE)]
 }
 
@@ -89,18 +89,4 @@ pub(crate) fn omega_sim(args: &[&str]) -> Output {
 
 pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("it prints text")
-}
-
-/// A folder of public data, such as `omega-sim`, or `None` with a message if it is missing.
-pub(crate) fn data(name: &str) -> Option<PathBuf> {
-    let base = std::env::var_os("OMEGA_DATA").map_or_else(
-        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data"),
-        PathBuf::from,
-    );
-    let dir = base.join(name);
-    if !dir.is_dir() {
-        println!("skipped: {} not found", dir.display());
-        return None;
-    }
-    Some(dir)
 }

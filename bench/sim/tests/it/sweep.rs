@@ -146,6 +146,10 @@ fn a_bad_file_is_told_in_one_line() {
             "file.toml: [input]: `machines` and `jobs` must be given together",
         ),
         ("[sweep]\n[input]\nhours = 0\n", "file.toml: [input]: hours must be from 1 to 8760"),
+        (
+            "[sweep]\n[input]\nhours = 0.1\n",
+            "file.toml:3: input.hours: must be a whole number from 1 to 8760",
+        ),
         ("end = 0\n[sweep]\n", "file.toml: end: must be more than 0 hours, and at most 8760"),
         (
             "[sweep]\n[input]\ncluster = \"c.json\"\nhours = 2\n",

@@ -67,3 +67,21 @@ fn bad_input_ends_with_one_line() {
         }
     }
 }
+
+#[test]
+fn a_log_of_centuries_is_refused_and_one_in_milliseconds_is_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let job = |submit_s: u64| format!("1 {submit_s} 0 30 1 -1 -1 1 -1 -1 1 1 1 -1 -1 -1 -1 -1\n");
+    let run = |first_s, second_s| {
+        std::fs::write(dir.path().join("a.swf"), job(first_s) + &job(second_s)).unwrap();
+        let mut run = command(&["swf", "a.swf", "--policy", "omega"]);
+        let said = run.current_dir(dir.path()).output().expect("the command starts");
+        (said.status.code(), text(&said.stderr))
+    };
+    // The times are in milliseconds since 1970, and are read as seconds.
+    let (code, complained) = run(1_700_000_000_000, 1_700_000_060_000);
+    assert_eq!(code, Some(0), "{complained}");
+    let (code, complained) = run(0, 100_000_000_000_000);
+    assert_eq!(code, Some(2), "{complained}");
+    assert!(complained.contains("the log spans more than 584 years, "), "{complained}");
+}

@@ -2,7 +2,9 @@
 
 use crate::support::{COARSE, Case, FINE, SLOW};
 use omega_core::Granularity;
-use omega_sim::engine::{Access, Cell, Judgement, Records, Retries, SizedCell, Sizing, run_queues};
+use omega_sim::engine::{
+    Access, Cell, CommitMode, Records, Retries, SizedCell, Sizing, run_queues,
+};
 use omega_sim::reference::Request;
 
 fn run(case: &Case, machines: u32, access: Access) -> Records {
@@ -42,11 +44,11 @@ fn forty_jobs_of_one_task_on_a_shared_state_end_at_121() {
 
 /// On a cell of one machine, scheduler 0 places two tasks and scheduler 1 places one. Scheduler 1 commits while
 /// scheduler 0 decides.
-fn foreign_claim(judgement: Judgement, cpu: f64) -> (u32, u32) {
+fn foreign_claim(mode: CommitMode, cpu: f64) -> (u32, u32) {
     let mut case = Case::new([(0.0, 2, 1.0), (0.0, 1, 1.0)]);
     case.schedulers = vec![SLOW; 2];
     case.tasks.iter_mut().for_each(|task| task.request.cpu = cpu);
-    let mut cell = case.cell(1, judgement);
+    let mut cell = case.cell(1, mode);
     cell.copy(0);
     cell.copy(1);
     let foreign = cell.attempt(1, 1, 1, Access::Copy);
@@ -68,7 +70,7 @@ fn a_foreign_claim_refuses_every_claim_on_its_machine_by_sequence_number() {
 fn a_foreign_claim_refuses_by_fit_only_what_has_no_room_any_more() {
     assert_eq!(foreign_claim(FINE, 1.0), (2, 2));
     assert_eq!(foreign_claim(FINE, 5.0), (2, 1));
-    let whole = Judgement { granularity: Granularity::AllOrNothing, ..FINE };
+    let whole = CommitMode { granularity: Granularity::AllOrNothing, ..FINE };
     assert_eq!(foreign_claim(whole, 5.0), (2, 0));
 }
 

@@ -26,8 +26,8 @@ fn kept() -> TempDir {
     std::fs::write(path("j.csv"), JOBS).unwrap();
     let workload = csv::load(&path("m.csv"), &path("j.csv")).unwrap();
     let engine = EngineKind::Segment;
-    let keeper = Durability { dir: Some(path("cell")), replicas: 1, engine };
-    let options = RunOptions { keeper: Some(Arc::new(keeper)), ..RunOptions::default() };
+    let backend = Durability { dir: Some(path("cell")), replicas: 1, engine };
+    let options = RunOptions { backend: Some(Arc::new(backend)), ..RunOptions::default() };
     run(workload, &options, &mut |_| {}).unwrap();
     dir
 }
@@ -64,6 +64,9 @@ fn a_machine_more_takes_what_waits_in_a_kept_cell() {
     let placed = |side: &str| both[side]["service"]["placed"].as_u64();
     assert_eq!((placed("unchanged"), placed("changed")), (Some(0), Some(1)));
     assert!(both["unchanged"]["service"]["whole"]["p50_s"].is_null(), "{both}");
+    // The cell has no batch jobs.
+    assert!(both["changed"]["batch"]["wait"]["p50_s"].is_null(), "{both}");
+    assert!(both["changed"]["service"]["wait"]["p50_s"].is_number(), "{both}");
     assert_eq!(listing(&dir.path().join("cell")), before, "nothing is changed there");
 
     let said = what_if(dir.path(), &[&from[..], &MORE].concat());
@@ -72,7 +75,7 @@ fn a_machine_more_takes_what_waits_in_a_kept_cell() {
     let has = |line: &str| printed.lines().any(|other| words(other) == words(line));
     assert!(has("tasks pending at the end 1 0"), "{printed}");
     assert!(has("too little cpu left 1 0"), "{printed}");
-    assert!(printed.contains("service pending p50, p90, p99 s"), "{printed}");
+    assert!(printed.contains("service wait p50, p90, p99 s"), "{printed}");
 }
 
 #[test]

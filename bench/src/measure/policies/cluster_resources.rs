@@ -53,7 +53,7 @@ fn committed(made: &Made, claims: usize, amount: u64) -> Figure {
         jobs.map(|job| cells::submit(&mut cell, claiming(job, amount))).collect();
     let txns = commit::claims_of(&mut cell, made.machines, &jobs, commit::Sizes::ONE);
     let (refused, span) = timed(|| {
-        let commits = txns.iter().map(|txn| cell.commit(txn).expect("it is judged"));
+        let commits = txns.iter().map(|txn| cell.commit(txn).expect("it is checked"));
         commits.map(|commit| commit.conflicts.len()).sum::<usize>()
     });
     assert!(refused * 100 < claims, "{refused} of {claims} small tasks did not fit");

@@ -7,13 +7,8 @@
 use crate::measure::cells::{self, Made};
 use crate::measure::clock::{Figure, by_turns, timed};
 use crate::measure::show::{Row, Unit};
-use crate::measure::{Options, SEED, commit, scan};
-use omega_cellstate::View;
-use omega_core::{Amounts, CoreRequest, Job, JobId, Machine, NodeCores, TaskGroup, TaskId};
-use omega_schedulers::{Placement, Placer, Search};
-use rand::SeedableRng;
-use rand_pcg::Pcg64;
-use std::sync::Arc;
+use crate::measure::{Options, commit, scan};
+use omega_core::{Amounts, CoreRequest, Job, JobId, Machine, NodeCores, TaskGroup};
 
 pub(crate) const WORKLOAD: &str = "10,000 machines of 64 cores, without NUMA nodes or with two of 32; commits of a claim of one core; a task of 16 cores placed by a full search and taken back";
 
@@ -44,15 +39,18 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
     let (_, mut with) = cells::viewed(&nodes);
     let (_, mut other) = cells::viewed(&nodes);
     let (_, mut without) = cells::viewed(&plain);
-    let wide = Some(CoreRequest::on_one_node(WIDE));
-    let searched =
-        by_turns(runs, || placed(options, &mut with, wide), || placed(options, &mut other, None));
+    let (exclusive, shared) = (wide(Some(CoreRequest::on_one_node(WIDE))), wide(None));
+    let searched = by_turns(
+        runs,
+        || scan::placed(options, &mut with, &exclusive),
+        || scan::placed(options, &mut other, &shared),
+    );
     rows.push(Row::time("a full search, 16 cores of one node", Unit::Micros, searched.0));
     rows.push(Row::time("  for 16 that it shares", Unit::Micros, searched.1));
     let searched = by_turns(
         runs,
-        || placed(options, &mut other, None),
-        || placed(options, &mut without, None),
+        || scan::placed(options, &mut other, &shared),
+        || scan::placed(options, &mut without, &shared),
     );
     rows.push(Row::time("a full search, with nodes", Unit::Micros, searched.0));
     rows.push(Row::time("  without nodes", Unit::Micros, searched.1));
@@ -76,32 +74,15 @@ fn claimed(made: &Made, claims: usize, cores: Option<CoreRequest>) -> Figure {
     let jobs: Vec<JobId> = (0..claims).map(|i| cells::submit(&mut cell, job(i))).collect();
     let txns = commit::claims_of(&mut cell, made.machines, &jobs, commit::Sizes::ONE);
     let (refused, span) = timed(|| {
-        let commits = txns.iter().map(|txn| cell.commit(txn).expect("it is judged"));
+        let commits = txns.iter().map(|txn| cell.commit(txn).expect("it is checked"));
         commits.map(|commit| commit.conflicts.len()).sum::<usize>()
     });
     assert_eq!(refused, 0, "every machine has room for many more");
     span.each(claims)
 }
 
-/// Time to find a machine for a wide task, and to undo the claim.
-fn placed(options: &Options, view: &mut View, cores: Option<CoreRequest>) -> Figure {
-    let profile = scan::profile();
-    profile.prepare(view);
+/// The job of a task of `WIDE` cores.
+fn wide(cores: Option<CoreRequest>) -> Job {
     let request = Amounts::new([u64::from(WIDE) * 1000]);
-    let job = Job::batch("wide", TaskGroup { cores, ..TaskGroup::new(1, request) });
-    let id = JobId(u64::MAX);
-    let group = view.compile(id, &Arc::new(job), 0);
-    let how = Placement { search: Search::Full, ..Placement::default() };
-    let tasks = [TaskId { job: id, index: 0 }];
-    let (mut placer, mut rng) = (Placer::default(), Pcg64::seed_from_u64(SEED));
-    let count = options.work(200);
-    let ((), span) = timed(|| {
-        for _ in 0..count {
-            let placed = placer.place(view, (&profile, how), (group, &tasks), &mut rng);
-            assert_eq!(placed, 1, "every machine takes the task");
-            view.drop_claims(1);
-        }
-    });
-    view.forget_job(id);
-    span.each(count)
+    Job::batch("wide", TaskGroup { cores, ..TaskGroup::new(1, request) })
 }

@@ -7,16 +7,12 @@
 use crate::measure::cells::{self, Made};
 use crate::measure::clock::{Figure, by_turns, timed};
 use crate::measure::show::{Reach, Row, Unit};
-use crate::measure::{Options, SEED, commit, scan};
+use crate::measure::{Options, commit, scan};
 use omega_cellstate::{Cell, SharedCell, View};
 use omega_core::{
     Amounts, Command, DemandProfile, Job, JobId, KindId, Kinds, Machine, MachineId, SchedulerId,
     TaskGroup, TaskId,
 };
-use omega_schedulers::{Placement, Placer, Search};
-use rand::SeedableRng;
-use rand_pcg::Pcg64;
-use std::sync::Arc;
 
 pub(crate) const WORKLOAD: &str = "10,000 machines; commits of a claim; a task placed by a full search and taken back, where its demand profile fits beside those of each machine";
 
@@ -47,8 +43,8 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
             let night = job("night", curve.points(points, [0, NIGHT]));
             let (with, without) = by_turns(
                 options.runs(),
-                || placed(options, &mut full, &night),
-                || placed(options, &mut half, &flat),
+                || scan::placed(options, &mut full, &night),
+                || scan::placed(options, &mut half, &flat),
             );
             let what = format!("a full search, {points} points, {}", curve.name());
             let ratio = Row::value("  relative to that", Unit::Times, with.cpu / without.cpu);
@@ -126,7 +122,7 @@ fn claimed(made: &Made, claims: usize, points: Option<usize>) -> Figure {
         .collect();
     let txns = commit::claims_of(&mut cell, made.machines, &jobs, commit::Sizes::ONE);
     let (refused, span) = timed(|| {
-        let commits = txns.iter().map(|txn| cell.commit(txn).expect("it is judged"));
+        let commits = txns.iter().map(|txn| cell.commit(txn).expect("it is checked"));
         commits.map(|commit| commit.conflicts.len()).sum::<usize>()
     });
     assert!(refused * 100 < claims, "{refused} of {claims} small tasks did not fit");
@@ -147,25 +143,4 @@ fn by_day(task: &Job) -> View {
     let mut view = View::new(SchedulerId(0), 0);
     view.sync(&SharedCell::new(cell)).expect("the cell is here");
     view
-}
-
-/// Time to find a machine for a task, and to undo the claim.
-fn placed(options: &Options, view: &mut View, job: &Job) -> Figure {
-    let profile = scan::profile();
-    profile.prepare(view);
-    let id = JobId(u64::MAX);
-    let group = view.compile(id, &Arc::new(job.clone()), 0);
-    let how = Placement { search: Search::Full, ..Placement::default() };
-    let tasks = [TaskId { job: id, index: 0 }];
-    let (mut placer, mut rng) = (Placer::default(), Pcg64::seed_from_u64(SEED));
-    let count = options.work(200);
-    let ((), span) = timed(|| {
-        for _ in 0..count {
-            let placed = placer.place(view, (&profile, how), (group, &tasks), &mut rng);
-            assert_eq!(placed, 1, "every machine takes the task");
-            view.drop_claims(1);
-        }
-    });
-    view.forget_job(id);
-    span.each(count)
 }

@@ -86,7 +86,7 @@ fn claimed(made: &Made, claims: usize, on: On) -> Figure {
     }
     let txns = commit::transactions(&mut cell, made.machines, claims, commit::Sizes::ONE);
     let (refused, span) = timed(|| {
-        let commits = txns.iter().map(|txn| cell.commit(txn).expect("it is judged"));
+        let commits = txns.iter().map(|txn| cell.commit(txn).expect("it is checked"));
         commits.map(|commit| commit.conflicts.len()).sum::<usize>()
     });
     assert!(refused * 100 < claims, "{refused} of {claims} small tasks did not fit");

@@ -147,7 +147,7 @@ fn released(made: &Made, count: usize, on: On) -> Figure {
     let transactions: Vec<Transaction> = (0..count as u32).map(release).collect();
     let ((), span) = timed(|| {
         for txn in &transactions {
-            let commit = cell.commit(txn).expect("a release is judged");
+            let commit = cell.commit(txn).expect("a release is checked");
             assert!(commit.is_complete(), "nobody needs it");
         }
     });

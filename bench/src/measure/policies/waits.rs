@@ -160,7 +160,8 @@ fn preferences(options: &Options, make: Make) -> WaitFigures {
         running.retain(|(_, id)| !ended.iter().any(|(task, _)| task.job == *id));
         for (task, machine) in ended {
             let report = TaskReport::Finished;
-            cell.apply(Command::ReportTask { task, machine, report }).expect("it runs there");
+            cell.apply(Command::ReportTask { task, machine, placed_ms: 0, report })
+                .expect("it runs there");
         }
     }
     scheduler.step(&cell, u64::MAX / 2, &mut met).expect("it answers");

@@ -318,7 +318,8 @@ fn job(mut batch: Vec<Vm>) -> JobEvent {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{data, folder, message};
+    use crate::public_data;
+    use crate::testing::{folder, message};
 
     const HEADER: &str = "vm,arrival_s,batch,cores,mem_gb,dur_bin_lo_s,dur_bin_hi_s,censored\n";
 
@@ -443,7 +444,7 @@ mod tests {
 
     #[test]
     fn the_real_list_has_the_published_counts() {
-        let Some(dir) = data("azure-vm-v1") else { return };
+        let Some(dir) = public_data("azure-vm-v1") else { return };
         let workload = load(&dir, AzureOptions::default()).unwrap();
         let tasks: u64 = workload.arrivals.iter().map(|a| a.job.task_count()).sum();
         assert_eq!((workload.arrivals.len(), tasks), (53_109, 259_159));

@@ -49,7 +49,11 @@ pub(super) fn hide(error: &mut clap::Error, command: &Command) {
         Some(ContextValue::String(name)) => [name].into_iter().filter(is_shown).cloned().collect(),
         _ => return,
     };
-    let shown: Vec<String> = shown;
+    let mut shown: Vec<String> = shown;
+    // A word with another first letter is no typing error, and the suggestion may be a command with other effects.
+    if let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) {
+        shown.retain(|name| name.chars().next() == word.chars().next());
+    }
     let value = if shown.is_empty() { ContextValue::None } else { ContextValue::Strings(shown) };
     error.insert(ContextKind::SuggestedSubcommand, value);
 }
@@ -89,6 +93,9 @@ fn value(word: &str, place: &Place<'_>) -> Option<String> {
     let takes_file = command.get_arguments().any(is_file);
     let takes_program = command.get_positionals().any(Arg::is_last_set);
     let is_named = FILES.iter().any(|end| word.ends_with(end));
+    if path == "omega run" && is_named {
+        return Some(format!("for a file of jobs: omega job apply -f {word}"));
+    }
     let exists = Path::new(word).is_file();
     let positionals = command.get_positionals().count();
     if takes_program && !(is_named && exists) {

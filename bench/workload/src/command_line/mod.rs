@@ -97,7 +97,7 @@ fn parts(text: &str) -> (String, String) {
     for line in lines.take_while(|line| !is_usage(line)) {
         match line.strip_prefix("tip:").map(str::trim) {
             // Names do not begin with a hyphen.
-            Some(tip) if tip.starts_with("to pass '") => {}
+            Some(tip) if tip.is_empty() || tip.starts_with("to pass '") => {}
             Some(tip) => tips += &format!(" ({tip})"),
             None => sentence.push(line.strip_prefix("error: ").unwrap_or(line)),
         }
@@ -156,9 +156,10 @@ mod tests {
             .subcommand(Command::new("list").arg(Arg::new("job").long("job")))
             .subcommands(["get", "logs"].map(of_one));
         let machine = Command::new("machine").subcommands(["list", "get", "drain"].map(of_one));
-        let nouns = ["member", "quota"].map(|noun| Command::new(noun).subcommand(of_one("list")));
+        let nouns = ["context", "member", "quota"];
+        let nouns = nouns.map(|noun| Command::new(noun).subcommand(of_one("list")));
         let hidden = Command::new("agent-exec").hide(true);
-        let tree = [job, task, machine, Command::new("cert"), hidden];
+        let tree = [job, task, machine, Command::new("cert"), Command::new("run"), hidden];
         Command::new("omega").subcommand_required(true).subcommands(tree).subcommands(nouns)
     }
 
@@ -228,6 +229,23 @@ mod tests {
             ("logs web", "(use omega task logs)"),
             ("version", "(use omega --version)"),
             ("events", "(use omega job history or omega machine get)"),
+            ("config get-contexts", "(use omega context list)"),
+            ("context current", "(use omega context list)"),
+            ("get pods", "(use omega task list --job NAME or omega task get NAME/0)"),
+            ("job cancel web", "(use omega job kill)"),
+            ("job pause web", "(a job cannot be paused: use omega job kill, and later"),
+            ("job submit web -n 4", "(use --count, or --tenant for a namespace)"),
+            (
+                "job submit web --array 0-9",
+                "(use --count: OMEGA_TASK_INDEX is the number of a task)",
+            ),
+            ("job submit web --time 1h", "(tasks have no time limit: --run-time is an estimate)"),
+            ("machine taint m a=b:NoSchedule", "(use --taint of omega machine add"),
+            ("quota delete a", "(a tenant cannot be deleted: omega quota clear removes its limit)"),
+            ("rollout status web", "(use omega job versions, omega job rollback or omega job"),
+            ("run web.toml", "(for a file of jobs: omega job apply -f web.toml)"),
+            ("sbatch run.sh", "(use omega job submit NAME -- PROGRAM)"),
+            ("server members", "(use omega member list)"),
             ("describe job web", "(the object comes before the verb: omega job get)"),
             ("get nodes", "(the object comes before the verb: omega machine get)"),
             ("get namespaces", "(the object comes before the verb: omega quota list)"),
@@ -251,6 +269,9 @@ mod tests {
             assert!(said(line).contains(hint), "{line}: {}", said(line));
             assert_eq!(said(line).matches(" (").count(), 1, "{line}: {}", said(line));
         }
+        let none = said("machine train m");
+        assert!(!none.contains("drain") && !none.contains('('), "{none}");
+        assert!(said("machine drian m").contains("'drain'"), "{}", said("machine drian m"));
         let close = said("job submit web --cpus 4");
         assert!(close.contains("(a similar argument exists: '--cpu'); see"), "{close}");
     }

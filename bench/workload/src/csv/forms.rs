@@ -84,6 +84,18 @@ fn label_value(item: &str, value: &str) -> Result<Text, String> {
     }
 }
 
+/// Parses the key of a requirement; `text` is the requirement. Characters of operators are errors, because they mean
+/// that the requirement was not written in one of the forms.
+fn required_key(text: &str, key: &str) -> Result<Text, String> {
+    match key.chars().find(|c| ['=', '<', '>', '!', '|'].contains(c)) {
+        None => name(key.trim()),
+        Some(sign) => Err(format!(
+            "{text:?} has {sign:?} in a key, which must not contain '=', '<', '>', '!' or '|': \
+             separate requirements by ';'"
+        )),
+    }
+}
+
 /// Parses a value of a requirement; `text` is the requirement.
 fn required_value(text: &str, value: &str) -> Result<Text, String> {
     match value.trim() {
@@ -167,7 +179,7 @@ pub(super) fn requirement(text: &str) -> Result<Requirement, String> {
     };
     for (word, operator) in [(" exists", Operator::Exists), (" absent", Operator::DoesNotExist)] {
         if let Some(key) = text.strip_suffix(word) {
-            return Ok(Requirement { key: name(key.trim())?, operator, values: Vec::new() });
+            return Ok(Requirement { key: required_key(text, key)?, operator, values: Vec::new() });
         }
     }
     let (sign, operator) =
@@ -177,16 +189,20 @@ pub(super) fn requirement(text: &str) -> Result<Requirement, String> {
         let no_number = || format!("{text:?} must compare with a whole number, such as KEY>5");
         required_value(text, rest)?.parse::<i64>().map_err(|_| no_number())
     };
+    let bound = |number: Option<i64>| match number {
+        Some(number) => Ok(vec![number.to_string().into()]),
+        None => Err(format!("{text:?} holds for all whole numbers: write `KEY exists`")),
+    };
     let values: Vec<Text> = match sign {
         " in " | " notin " => {
             rest.split('|').map(|value| required_value(text, value)).collect::<Result<_, _>>()?
         }
         ">" | "<" => vec![number()?.to_string().into()],
-        ">=" => vec![number()?.saturating_sub(1).to_string().into()],
-        "<=" => vec![number()?.saturating_add(1).to_string().into()],
+        ">=" => bound(number()?.checked_sub(1))?,
+        "<=" => bound(number()?.checked_add(1))?,
         _ => vec![required_value(text, rest)?],
     };
-    Ok(Requirement { key: name(key.trim())?, operator, values })
+    Ok(Requirement { key: required_key(text, key)?, operator, values })
 }
 
 /// Parses `machine`, or the key of a label.

@@ -325,6 +325,22 @@ fn requirements_compare_with_bounds_that_are_included_or_not() {
     assert_eq!(requirement("gen <= 5"), gen_5(Operator::Lt, "6"));
     let error = forms::requirement("gen>=new").unwrap_err();
     assert_eq!(error, "\"gen>=new\" must compare with a whole number, such as KEY>5");
+    assert_eq!(requirement("gen>=-9223372036854775807").2, i64::MIN.to_string());
+    assert_eq!(requirement("gen<=9223372036854775806").2, i64::MAX.to_string());
+    for text in ["gen>=-9223372036854775808", "gen<=9223372036854775807"] {
+        let error = forms::requirement(text).unwrap_err();
+        assert_eq!(error, format!("{text:?} holds for all whole numbers: write `KEY exists`"));
+    }
+}
+
+#[test]
+fn a_requirement_whose_key_has_an_operator_is_refused() {
+    let cases =
+        [("pool=web exists", '='), ("pool<3 absent", '<'), ("a|b=c", '|'), ("a!b in c", '!')];
+    for (text, sign) in cases {
+        let error = forms::requirement(text).unwrap_err();
+        assert!(error.starts_with(&format!("{text:?} has {sign:?} in a key, ")), "{error}");
+    }
 }
 
 #[test]

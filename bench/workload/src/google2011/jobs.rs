@@ -105,8 +105,9 @@ fn read(row: &Row<'_>, columns: &Columns) -> Result<Arrival, LoadError> {
 mod tests {
     use super::*;
     use crate::Workload;
+    use crate::public_data;
     use crate::stream::whole;
-    use crate::testing::{data, folder, message};
+    use crate::testing::{folder, message};
 
     const MACHINES: &str = "time,machine,event,platform,cpu,mem\n0,5,0,P2,0.5,0.25\n\
         700000000,5,1,P2,,\n9900000000,8,0,P2,0.5,0.5\n";
@@ -150,7 +151,7 @@ mod tests {
 
     #[test]
     fn the_real_list_has_the_published_counts() {
-        let Some(dir) = data("google2011") else { return };
+        let Some(dir) = public_data("google2011") else { return };
         let workload = whole(&mut open(&dir).unwrap()).unwrap();
         assert_eq!((workload.arrivals.len(), workload.machines.len()), (223_766, 12_477));
         let services = workload.arrivals.iter().filter(|a| a.job.kind == JobKind::Service);

@@ -130,7 +130,8 @@ fn kinds() -> Kinds {
 mod tests {
     use super::machines::CPU_MILLIS;
     use super::*;
-    use crate::testing::{capacity, data, folder, message};
+    use crate::public_data;
+    use crate::testing::{capacity, folder, message};
     use omega_core::{Amounts, JobKind, TaskRule, TaskSelector};
 
     const MACHINES: &str = "time,machine,event,platform,cpu,mem\n\
@@ -253,7 +254,7 @@ mod tests {
 
     #[test]
     fn the_real_trace_has_the_published_counts() {
-        let Some(dir) = data("google2011") else { return };
+        let Some(dir) = public_data("google2011") else { return };
         let all = load(&dir, &GoogleOptions::default()).unwrap();
         assert_eq!(all.machines.len(), 12_477);
         // There are 132,982 initial tasks, 13 of them on machines that the trace does not list.

@@ -35,7 +35,7 @@ impl RuleEntry {
             (Some(least), None, None, None) => Limit::Domains(within(least)?),
             (None, Some(other), None, None) => Limit::Needs(other.clone()),
             (None, None, Some(other), Some(count)) => {
-                Limit::Beside { other: other.clone(), count: within(count)? }
+                Limit::MaxColocated { other: other.clone(), count: within(count)? }
             }
             _ => {
                 let why = "give one of at-least, needs, or beside with at-most";
@@ -68,7 +68,7 @@ pub(super) fn rules(
             rules.push(Rule {
                 job: row.required(job)?.into(),
                 level: level_of(level.as_deref()),
-                limit: Limit::Beside { other, count },
+                limit: Limit::MaxColocated { other, count },
             });
         }
     }

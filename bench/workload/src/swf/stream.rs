@@ -195,8 +195,9 @@ fn event(job: &LoggedJob, first_ms: u64) -> JobEvent {
 mod tests {
     use super::*;
     use crate::Workload;
+    use crate::public_data;
     use crate::stream::whole;
-    use crate::testing::{data, folder, message};
+    use crate::testing::{folder, message};
 
     const HEADER: &str = "; MaxNodes: 3\n; MaxProcs: 8\n";
 
@@ -284,7 +285,7 @@ mod tests {
     #[test]
     fn the_real_logs_have_the_published_counts() {
         // Some published counts are lower, because they leave out jobs with a run time of zero seconds.
-        let Some(dir) = data("swf") else { return };
+        let Some(dir) = public_data("swf") else { return };
         let logs = [
             ("KTH-SP2-1996-2.1-cln", 28_475, 100),
             ("theta_2022", 23_911, 4360),

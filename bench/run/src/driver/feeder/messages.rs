@@ -16,7 +16,7 @@ impl Feeder {
 
     /// Runs the workers, and handles a message. Returns whether there was a message.
     pub(super) fn wait_for(&mut self, workers: &mut impl Drive) -> bool {
-        self.lane.check();
+        self.commands.check();
         if self.watch.owes_a_wake() {
             workers.wake();
         }
@@ -31,7 +31,7 @@ impl Feeder {
             Message::Idle { worker, state } => self.watch.idle(worker, state),
             Message::Several(messages) => messages.into_iter().for_each(|one| self.note(one)),
             Message::Done(done) => {
-                self.lane.answered(done.purposes.len());
+                self.commands.answered(done.purposes.len());
                 if let Err(error) = self.note_done(done) {
                     self.failed.get_or_insert(error);
                 }
@@ -53,7 +53,7 @@ impl Feeder {
             self.watch.stir();
         }
         self.write_placed(version, at_ms, &placed);
-        self.agenda.schedule_ends(at_ms, (version, placed));
+        self.agenda.schedule_ends(at_ms, (version, placed), &self.cell);
     }
 
     /// Writes tasks that were placed or moved to the file of placements, if there is one.

@@ -9,14 +9,14 @@ use crate::clients::Fronted;
 use crate::clock::RunClock;
 use crate::counts::Counts;
 use crate::driver::agenda::Agenda;
-use crate::driver::crew::{Crew, Measured};
+use crate::driver::command_queue::{CommandQueue, ON_THE_WAY_MAX, QueuedCommand};
 use crate::driver::drive::{Drive, PATIENCE};
 use crate::driver::ends::Ending;
-use crate::driver::lane::{Errand, Lane, ON_THE_WAY_MAX};
 use crate::driver::ledger::Ledger;
 use crate::driver::message::{Done, Message, Purpose};
 use crate::driver::placed::Placed;
 use crate::driver::watch::{GAP_MS, RETRY_MS, Watch};
+use crate::driver::worker_factory::{Measured, WorkerFactory};
 use crate::passes::Passes;
 use crate::report::{RebalancingReport, Sample};
 use crate::samples::{Moment, Samples};
@@ -33,12 +33,12 @@ pub(crate) struct Feeder {
     cell: RunCell,
     source: Source,
     agenda: Agenda,
-    crew: Crew,
+    factory: WorkerFactory,
     watch: Watch,
     counts: Counts,
     ledger: Ledger,
     samples: Samples,
-    lane: Lane,
+    commands: CommandQueue,
     /// The rebalancer; `None` if no tasks move.
     passes: Option<Passes>,
     messages: Receiver<Message>,
@@ -84,7 +84,7 @@ impl Feeder {
         options: &RunOptions,
     ) -> Result<Feeder, RunError> {
         let (sender, messages) = unbounded();
-        let crew = Crew::new(&workload, options, sender.clone());
+        let factory = WorkerFactory::new(&workload, options, sender.clone());
         let policy = Command::SetPolicy(workload.policy);
         let setup = std::iter::once(policy).chain(options.setup.iter().cloned());
         for answer in cell.apply_all(setup)? {
@@ -93,17 +93,17 @@ impl Feeder {
         let ids = register(&cell, workload.machines)?;
         let tasks = workload.arrivals.iter().map(|arrival| arrival.job.task_count()).sum();
         let window = (ids.len() * 2 / 5).clamp(1, WINDOW_MAX);
-        let watch = Watch::new(window, crew.len(), &workload.arrivals);
+        let watch = Watch::new(window, factory.len(), &workload.arrivals);
         let agenda = Agenda::new(workload.arrivals, workload.machine_events);
         let mut feeder = Feeder {
             source: Source { name: workload.name, notes: workload.notes },
             watch,
-            crew,
+            factory,
             counts: Counts { tasks, ..Counts::default() },
             ledger: Ledger::default(),
             samples: Samples::new(agenda.span_ms()),
             agenda,
-            lane: Lane::new(cell.clone(), sender),
+            commands: CommandQueue::new(cell.clone(), sender),
             passes: None,
             messages,
             failed: None,
@@ -126,7 +126,7 @@ impl Feeder {
         options: &RunOptions,
         clock: &Arc<RunClock>,
     ) -> Result<Vec<Measured>, RunError> {
-        let schedulers = self.crew.schedulers(cells, options, clock)?;
+        let schedulers = self.factory.schedulers(cells, options, clock)?;
         self.ledger.begin(self.watch.workers(), schedulers.evict);
         Ok(schedulers.measured)
     }
@@ -137,7 +137,7 @@ impl Feeder {
         cells: &[RunCell],
         clock: &Arc<RunClock>,
     ) -> Result<Vec<Fronted>, RunError> {
-        self.crew.fronts(cells, clock)
+        self.factory.fronts(cells, clock)
     }
 
     /// Ends the feeding.
@@ -170,7 +170,7 @@ impl Feeder {
         let tasks = arrival.job.task_count();
         self.counts.submitted += tasks;
         self.watch.tasks_changed(tasks);
-        self.agenda.add_job(arrival.run);
+        self.agenda.add_job(&arrival.job, arrival.run);
         self.ledger.came(&arrival.job, arrival.at_ms);
         if let Some(file) = &mut self.placed {
             file.add_job(arrival.job.name.clone());
@@ -204,7 +204,10 @@ impl Feeder {
                 workers.wake();
             }
             let next = self.agenda.next();
-            match self.due(next, pace, clock).filter(|_| self.lane.on_the_way() < ON_THE_WAY_MAX) {
+            match self
+                .due(next, pace, clock)
+                .filter(|_| self.commands.on_the_way() < ON_THE_WAY_MAX)
+            {
                 Some(at) => {
                     if !pace.is_timed() {
                         workers.pass(at.saturating_sub(self.agenda.now_ms()));
@@ -300,13 +303,13 @@ impl Feeder {
             (Purpose::Submit(name), feeder.submission(arrival))
         };
         let arrived = self.agenda.arrived(at_ms);
-        let mut errands: Vec<Errand> =
+        let mut queued: Vec<QueuedCommand> =
             arrived.into_iter().map(|arrival| submit(self, arrival)).collect();
         if self.agenda.expires() {
             let now_ms = self.agenda.now_ms();
-            errands.push((Purpose::Expire, Command::Expire { now_ms }));
+            queued.push((Purpose::Expire, Command::Expire { now_ms }));
         }
-        self.send(errands)?;
+        self.send(queued)?;
         self.note_version();
         Ok(())
     }
@@ -314,8 +317,9 @@ impl Feeder {
     /// Records a version of the cell that includes all changes so far.
     fn note_version(&mut self) {
         let now_ms = self.agenda.now_ms();
+        self.agenda.start_gangs(&self.cell);
         self.watch.arrived(now_ms, self.counts.submitted);
-        self.watch.changed(self.cell.read(Cell::version), now_ms, self.lane.on_the_way());
+        self.watch.changed(self.cell.read(Cell::version), now_ms, self.commands.on_the_way());
     }
 
     fn finish(&mut self, tasks: Ending) -> Result<(), RunError> {
@@ -325,18 +329,18 @@ impl Feeder {
             return Ok(());
         }
         let report = TaskReport::Finished;
-        let ended = |(task, machine)| Command::ReportTask { task, machine, report };
+        let ended = |(task, machine)| Command::ReportTask { task, machine, placed_ms: 0, report };
         self.send(tasks.into_iter().map(|task| (Purpose::End, ended(task))).collect())
     }
 
     // --- Commands -------------------------------------------------------------------------------
 
     /// Sends commands. If the cell answers at once, records the answers.
-    fn send(&mut self, errands: Vec<Errand>) -> Result<(), RunError> {
-        if errands.is_empty() {
+    fn send(&mut self, queued: Vec<QueuedCommand>) -> Result<(), RunError> {
+        if queued.is_empty() {
             return Ok(());
         }
-        self.lane.send(errands).map_or(Ok(()), |done| self.note_done(done))
+        self.commands.send(queued).map_or(Ok(()), |done| self.note_done(done))
     }
 
     fn note_done(&mut self, done: Done) -> Result<(), RunError> {
@@ -354,8 +358,8 @@ impl Feeder {
 
     /// Waits until all commands were answered.
     fn drain(&mut self) -> Result<(), RunError> {
-        while self.lane.on_the_way() > 0 && self.failed.is_none() {
-            self.lane.check();
+        while self.commands.on_the_way() > 0 && self.failed.is_none() {
+            self.commands.check();
             if let Ok(message) = self.messages.recv_timeout(PATIENCE) {
                 self.note(message);
             }
@@ -408,7 +412,7 @@ impl Feeder {
     }
 
     fn has_all_answers(&self) -> bool {
-        self.messages.is_empty() && self.lane.on_the_way() == 0
+        self.messages.is_empty() && self.commands.on_the_way() == 0
     }
 
     fn sample(&mut self, clock: &RunClock) {

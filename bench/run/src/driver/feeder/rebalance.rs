@@ -31,7 +31,7 @@ impl Feeder {
             }
         }
         if !moves.is_empty() {
-            self.agenda.schedule_ends(now_ms, (version, restarted));
+            self.agenda.schedule_ends(now_ms, (version, restarted), &self.cell);
             self.watch.tasks_changed(moves.len() as u64);
             self.watch.stir();
         }

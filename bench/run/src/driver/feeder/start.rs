@@ -30,7 +30,7 @@ impl Feeder {
         let adopted = running;
         self.tell_of_volumes(&with_volumes, &adopted);
         self.counts.placed_at_start += adopted.len();
-        self.agenda.schedule_ends(0, (Version(0), adopted));
+        self.agenda.schedule_ends(0, (Version(0), adopted), &self.cell);
         if refused > 0 {
             let tasks = if refused == 1 { "task that ran" } else { "tasks that ran" };
             self.source.notes.push(format!(
@@ -52,7 +52,7 @@ impl Feeder {
                 && let Some(name) = name
                 && !group.volumes.is_empty()
             {
-                self.crew.volumes().runs(*task, &group.volumes, &name);
+                self.factory.volumes().runs(*task, &group.volumes, &name);
             }
         }
     }

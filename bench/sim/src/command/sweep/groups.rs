@@ -122,7 +122,7 @@ fn together(schedulers: &[&SchedulerReport]) -> Figures<Option<f64>> {
         busy: share(sum(&|s| s.busy), schedulers.len() as f64),
         // Every job has the same weight, whichever scheduler places it.
         wait_s: share(sum(&|s| s.wait.mean_s * s.jobs_tried as f64), sum(&|s| s.jobs_tried as f64)),
-        conflicts: (failed + succeeded > 0.0).then(|| failed / succeeded.max(1.0)),
+        conflicts: (succeeded > 0.0).then(|| failed / succeeded),
         placed: share(sum(&|s| s.jobs_placed as f64), sum(&|s| s.jobs as f64)),
     }
 }
@@ -147,7 +147,7 @@ mod tests {
             wasted: 0.0,
             succeeded: 10,
             failed,
-            conflict_fraction: 0.0,
+            conflict_fraction: Some(failed as f64 / 10.0),
             no_room: 0,
             tasks_placed: 0,
             abandoned: 0,

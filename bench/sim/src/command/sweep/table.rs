@@ -69,7 +69,7 @@ fn figures(s: &SchedulerReport) -> [Cell; 18] {
         share(s.wasted),
         Cell::Count(s.succeeded),
         Cell::Count(s.failed),
-        if_any(s.succeeded + s.failed > 0, share(s.conflict_fraction)),
+        s.conflict_fraction.map_or(Cell::None, share),
         Cell::Count(s.no_room),
         Cell::Count(s.tasks_placed),
         Cell::Count(s.abandoned),

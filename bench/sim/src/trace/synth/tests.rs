@@ -1,8 +1,9 @@
 //! Tests of generated traces, which are read back as any command reads them.
 
 use super::*;
-use crate::trace::testing::{azure, data, folder, google, omega_sim, openb, tables};
+use crate::trace::testing::{azure, folder, google, omega_sim, openb, tables};
 use omega_core::{KindId, Labels};
+use omega_workload::public_data;
 use omega_workload::stream::{Event, whole};
 
 /// Options for a trace of the same size in this folder.
@@ -212,16 +213,16 @@ fn check_real(open: &dyn Fn() -> Result<Box<dyn Stream>, InputError>, load: f64)
 
 #[test]
 fn distances_to_the_real_traces_are_small() {
-    if let Some(dir) = data("google2011") {
+    if let Some(dir) = public_data("google2011") {
         check_real(&|| google(&dir), 0.35);
     }
-    if let Some(dir) = data("openb") {
+    if let Some(dir) = public_data("openb") {
         check_real(&|| openb(&dir), 0.1);
     }
-    if let Some(dir) = data("omega-sim") {
+    if let Some(dir) = public_data("omega-sim") {
         check_real(&|| omega_sim(&dir), 0.1);
     }
-    if let Some(dir) = data("azure-vm-v1") {
+    if let Some(dir) = public_data("azure-vm-v1") {
         check_real(&|| azure(&dir), 0.15);
     }
 }

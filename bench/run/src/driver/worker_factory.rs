@@ -25,7 +25,7 @@ pub(crate) struct Schedulers {
 }
 
 /// Factory of a run's workers. Meters are numbered: first the meters of schedulers, then those of frontends.
-pub(crate) struct Crew {
+pub(crate) struct WorkerFactory {
     /// Volumes of the workload, for profiles with volume plugins.
     volumes: Volumes,
     /// Whether the workload has volume claims; if it has none, no volumes are read.
@@ -48,10 +48,14 @@ struct Numbered<'a> {
     count: u32,
 }
 
-impl Crew {
+impl WorkerFactory {
     /// Creates the factory for a workload. The workers will send their messages to `sender`.
-    pub(crate) fn new(workload: &Workload, options: &RunOptions, sender: Sender<Message>) -> Crew {
-        Crew {
+    pub(crate) fn new(
+        workload: &Workload,
+        options: &RunOptions,
+        sender: Sender<Message>,
+    ) -> WorkerFactory {
+        WorkerFactory {
             volumes: workload.volumes.list().0,
             any_claims: !workload.volumes.claims.is_empty(),
             budgets: workload.budgets.clone(),
