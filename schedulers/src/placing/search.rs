@@ -251,12 +251,12 @@ fn search_for(
     let active = request.evaluator.active(&tasks);
     // Relative scores need all feasible machines.
     let keep = if active.relative().is_empty() { keep } else { Keep::All };
-    let Limits { enough, bounds } = limits(request, &active, view);
+    let limits = limits(request, &active, view);
     let scan = Scan { tasks: &tasks, active: &active, start, keep };
-    if enough == usize::MAX && view.blocks() > PARALLEL_BLOCKS {
+    if limits.enough == usize::MAX && view.blocks() > PARALLEL_BLOCKS {
         scan_parallel(&scan, into);
     } else {
-        scan.until(enough, bounds, into);
+        scan.until(limits, into);
     }
     if !active.relative().is_empty() {
         let Candidates { found, words, standings, .. } = into;
@@ -275,10 +275,15 @@ pub(crate) enum Bounds {
     Ignored,
 }
 
+/// The extent of a search.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) enough: usize,
     pub(crate) bounds: Bounds,
 }
+
+/// The extent of a full search.
+const ALL: Limits = Limits { enough: usize::MAX, bounds: Bounds::Used };
 
 pub(crate) fn limits(request: Request<'_>, active: &Active<'_>, view: &View) -> Limits {
     let at_least = |feasible: u32| (feasible as usize).max(request.tasks);
@@ -291,7 +296,7 @@ pub(crate) fn limits(request: Request<'_>, active: &Active<'_>, view: &View) -> 
             let enough = enough_of(view.machine_count(), percent);
             Limits { enough: enough.map_or(usize::MAX, at_least), bounds: Bounds::Used }
         }
-        Search::Full => Limits { enough: usize::MAX, bounds: Bounds::Used },
+        Search::Full => ALL,
         Search::Sampled { feasible } => {
             Limits { enough: at_least(feasible), bounds: Bounds::Ignored }
         }
@@ -325,28 +330,22 @@ pub(crate) struct Scan<'a, 'p> {
 
 impl Scan<'_, '_> {
     /// Visits each block at most once, from the block `start` with wrap-around, until there are enough candidates.
-    fn until(&self, enough: usize, bounds: Bounds, into: &mut Candidates) {
+    fn until(&self, limits: Limits, into: &mut Candidates) {
         let blocks = self.tasks.view.blocks();
-        self.range(self.start..blocks, enough, bounds, into);
-        self.range(0..self.start, enough, bounds, into);
+        self.range(self.start..blocks, limits, into);
+        self.range(0..self.start, limits, into);
     }
 
-    fn range(
-        &self,
-        blocks: std::ops::Range<usize>,
-        enough: usize,
-        bounds: Bounds,
-        into: &mut Candidates,
-    ) {
+    fn range(&self, blocks: std::ops::Range<usize>, limits: Limits, into: &mut Candidates) {
         for group in blocks.start / BLOCK..blocks.end.div_ceil(BLOCK) {
             let first = group * BLOCK;
             let from = blocks.start.max(first) - first;
             let to = (blocks.end - first).min(BLOCK);
             let part = u64::MAX << from & u64::MAX >> (BLOCK - to);
-            if into.met >= enough {
+            if into.met >= limits.enough {
                 return;
             }
-            self.group(group, part, (enough, bounds), into);
+            self.group(group, part, limits, into);
         }
     }
 
@@ -355,7 +354,7 @@ impl Scan<'_, '_> {
         &self,
         group: usize,
         part: u64,
-        (enough, bounds): (usize, Bounds),
+        Limits { enough, bounds }: Limits,
         into: &mut Candidates,
     ) {
         let Tasks { view, need, .. } = self.tasks;
@@ -431,7 +430,7 @@ fn scan_parallel(scan: &Scan<'_, '_>, into: &mut Candidates) {
     let ranges: Vec<_> = after.chain(before).collect();
     let walk = |range: std::ops::Range<usize>| {
         let mut found = Candidates::default();
-        scan.range(range, usize::MAX, Bounds::Used, &mut found);
+        scan.range(range, ALL, &mut found);
         found
     };
     let parts: Vec<Candidates> = ranges.into_par_iter().map(walk).collect();
@@ -446,7 +445,7 @@ fn scan_parallel(scan: &Scan<'_, '_>, into: &mut Candidates) {
 /// Scans all machines with one thread, in a build without rayon.
 #[cfg(not(feature = "parallel"))]
 fn scan_parallel(scan: &Scan<'_, '_>, into: &mut Candidates) {
-    scan.until(usize::MAX, Bounds::Used, into);
+    scan.until(ALL, into);
 }
 
 /// Tightens the bounds of blocks in which the search found no room, although the bounds allowed some.

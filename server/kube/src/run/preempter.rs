@@ -11,7 +11,7 @@ use crate::adapter::shared::Starts;
 use crate::adapter::{PodName, Shared};
 use crate::profiles::KubeProfile;
 use omega_cellstate::{BLOCK, CellHandle, GroupRef, View};
-use omega_core::{Job, JobId, MachineId, TaskId, TaskState, Text};
+use omega_core::{JobId, MachineId, Precedence, TaskId, TaskState, Text};
 use omega_schedulers::plugin::tasks;
 use omega_schedulers::preemption::{Candidate, Preemptor};
 use omega_schedulers::{Profile, plugins::CandidateMachines};
@@ -19,7 +19,6 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 /// Chooses victims. It runs on the caller's thread, so tests can call it directly.
@@ -83,8 +82,8 @@ impl Preempter {
             };
             let enough = |machines| candidates.among(machines);
             let start = self.random.random_range(0..view.rows().max(1));
-            let starts = &self.shared.starts;
-            found = choose(&preemptor, view, &left_out, (&spec, starts), (start, &enough));
+            let all = choices(&preemptor, view, &left_out, spec.precedence, (start, &enough));
+            found = all.into_iter().min_by_key(|candidate| harm(candidate, &self.shared.starts));
             view.forget_job(job);
         }
         let proposal = found.map(|candidate| Proposal {
@@ -111,20 +110,20 @@ impl Preempter {
     }
 }
 
-/// Returns the candidate that does the least harm; `None` if there is no candidate, or if the task fits without
-/// victims. The machines in `left_out` are no candidates.
-fn choose(
+/// Returns the candidates for a task with this precedence; none if the task fits without victims. The machines in
+/// `left_out` are no candidates.
+fn choices(
     preemptor: &Preemptor<'_>,
     view: &mut View,
     left_out: &BTreeSet<MachineId>,
-    (spec, starts): (&Arc<Job>, &Starts),
+    precedence: Precedence,
     (start, enough): (usize, &dyn Fn(usize) -> usize),
-) -> Option<Candidate> {
-    let bound = view.preemptible_below(spec.precedence);
+) -> Vec<Candidate> {
+    let bound = view.preemptible_below(precedence);
     if view.lowest_precedence().is_none_or(|lowest| lowest >= bound)
         || fits(preemptor, view, preemptor.group)
     {
-        return None;
+        return Vec::new();
     }
     let mut curable = preemptor.curable(view);
     if !left_out.is_empty() {
@@ -136,9 +135,7 @@ fn choose(
         }
     }
     let machines = curable.iter().map(|word| word.count_ones() as usize).sum();
-    let candidates = preemptor.candidates_among(view, &curable, (start, enough(machines)));
-    let harm = |candidate: &Candidate| harm(candidate, starts);
-    candidates.into_iter().min_by_key(harm)
+    preemptor.candidates_among(view, &curable, (start, enough(machines)))
 }
 
 /// The harm of a candidate, by kube-scheduler's criteria: broken budgets, the highest priority of a victim, the sum of

@@ -36,7 +36,7 @@ impl CommandRates {
         if caller.role == Role::Operator {
             return true;
         }
-        let at = self.next(&caller.name, commands, (Instant::now(), until));
+        let at = self.next(&caller.name, commands, Instant::now(), until);
         match at {
             Some(at) => tokio::time::sleep_until(at).await,
             None => return false,
@@ -50,7 +50,8 @@ impl CommandRates {
         &self,
         caller: &Arc<str>,
         commands: usize,
-        (now, until): (Instant, Option<Instant>),
+        now: Instant,
+        until: Option<Instant>,
     ) -> Option<Instant> {
         let mut all = self.due.lock();
         if all.len() >= CALLERS_MAX && !all.contains_key(caller) {
@@ -76,12 +77,12 @@ mod tests {
         let [one, other] = ["one", "other"].map(Arc::from);
         let most = PER_SECOND as usize * SAVED_UP.as_secs() as usize;
         let next = |caller: &Arc<str>, commands: usize, now: Instant| {
-            rates.next(caller, commands, (now, None)).unwrap()
+            rates.next(caller, commands, now, None).unwrap()
         };
         assert_eq!(next(&one, most, now), now);
         assert_eq!(next(&one, PER_SECOND as usize, now), now);
         for _ in 0..9 {
-            assert_eq!(rates.next(&one, 1, (now, Some(now))), None, "rejected, and not counted");
+            assert_eq!(rates.next(&one, 1, now, Some(now)), None, "rejected, and not counted");
         }
         assert_eq!(next(&one, 1, now), now + Duration::from_secs(1));
         assert_eq!(next(&other, 1, now), now);

@@ -174,7 +174,9 @@ pub(crate) async fn apply(host: &Host, commands: Vec<Command>) -> Result<Vec<Con
             }
             // The report is about an earlier run than the present one on the same machine. The stop of the earlier run,
             // which confirms its end, was sent before the start of the present one.
-            Ok(_) | Err(_) if end.is_some_and(|end| is_there(host, end)) => continue,
+            Ok(_) | Err(_) if end.is_some_and(|(task, machine)| is_there(host, task, machine)) => {
+                continue;
+            }
             // The cell rejected the report, because the task had left the machine. The version of that change is not
             // known here.
             Ok(_) | Err(_) => before,
@@ -184,7 +186,7 @@ pub(crate) async fn apply(host: &Host, commands: Vec<Command>) -> Result<Vec<Con
     Ok(confirmed)
 }
 
-fn is_there(host: &Host, (task, machine): (TaskId, MachineId)) -> bool {
+fn is_there(host: &Host, task: TaskId, machine: MachineId) -> bool {
     host.read(|cell| cell.task(task).and_then(TaskState::machine)) == Some(machine)
 }
 
