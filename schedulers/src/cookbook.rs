@@ -342,7 +342,7 @@
 //! cell.apply(Command::Expire { now_ms: u64::from(DAY_MS / 3) })?;
 //! assert_eq!(controller.step(&cell)?.throttled, 2); // from 8 of 10 cores to 2, within the 30 % of batch tasks
 //! cell.apply(Command::Expire { now_ms: u64::from(DAY_MS / 2) })?;
-//! assert_eq!(controller.step(&cell)?.grown, 2);
+//! assert_eq!(controller.step(&cell)?.restored, 2);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!

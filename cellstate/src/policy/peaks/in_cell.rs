@@ -18,13 +18,13 @@ impl CellPolicy for Peaks {
             let counts = &mut cell.policies.peaks.counts;
             counts.throttled += note.throttled;
             counts.released += note.released;
-            counts.grown += note.grown;
+            counts.restored += note.restored;
         }
     }
 }
 
 impl Cell {
-    /// Counts of batch tasks that were throttled, released or grown on machines with peak hours, since this process
+    /// Counts of batch tasks that were throttled, released or restored on machines with peak hours, since this process
     /// started.
     #[must_use]
     pub fn peak_counts(&self) -> PeakCounts {

@@ -286,7 +286,7 @@ impl Policy for Peaks {
         let shrinks = by.request.iter().any(|more| *more < 0);
         let grows = by.request.iter().any(|more| *more > 0);
         note.throttled += u64::from(shrinks && self.is_over_its_share(by.row, machine_index));
-        note.grown += u64::from(grows && self.has_calendar(by.row, machine_index));
+        note.restored += u64::from(grows && self.has_calendar(by.row, machine_index));
     }
 
     fn note_removal(
@@ -437,5 +437,5 @@ pub struct PeakCounts {
     /// Tasks that were released or evicted.
     pub released: u64,
     /// Tasks whose allocation grew.
-    pub grown: u64,
+    pub restored: u64,
 }

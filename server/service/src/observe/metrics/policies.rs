@@ -78,14 +78,13 @@ impl PolicyFigures {
         pen.gauge(Figure::new("reservations", help), self.reservations as f64)?;
         let help = "Machines on which batch tasks exceed their share at this time of day";
         pen.gauge(Figure::new("machines_over_peak", help), self.over_peak as f64)?;
-        let PeakCounts { throttled, released, grown } = self.peaks;
+        let PeakCounts { throttled, released, restored } = self.peaks;
         let changes = [
             ([("change", "throttled")], throttled as f64),
             ([("change", "released")], released as f64),
-            ([("change", "grown")], grown as f64),
+            ([("change", "restored")], restored as f64),
         ];
-        let help =
-            "Batch tasks throttled or released on machines over their peak share, or grown again";
+        let help = "Batch tasks throttled or released on machines over their peak share, or restored again";
         pen.counters(Figure::new("peak_changes", help), changes)?;
         let AllocationCounts { resized, resizes_refused, optional_met, optional_missed } =
             self.held;
