@@ -9,6 +9,7 @@ import asyncio
 import os
 import pathlib
 import re
+import socket
 import subprocess
 import tempfile
 import threading
@@ -19,7 +20,7 @@ import numpy as np
 from google.protobuf import json_format
 
 import omega_cell
-from omega_cell import AsyncClient, Client, Group, Job, Machine, Requirement
+from omega_cell import AsyncClient, Client, Group, HealthCheck, Job, Machine, Program, Requirement
 from omega_cell._calls import make
 from omega_cell.scheduler import Scheduler
 
@@ -180,6 +181,101 @@ class ServedCell(unittest.TestCase):
             client.kill(name)
         for name in ("s1", "s2"):
             client.remove_machine(name)
+
+
+class Programs(unittest.TestCase):
+    """A cell with a scheduler and an agent that runs programs, without limits."""
+
+    PORTS = 21_000 + os.getpid() % 800 * 10
+
+    def started(self, folder: str, *arguments: str) -> None:
+        process = subprocess.Popen(
+            [os.environ["OMEGA"], *arguments], cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        self.addCleanup(process.wait)
+        self.addCleanup(process.terminate)
+
+    def cell(self) -> Client:
+        server = Server()
+        self.addCleanup(server.close)
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        at = ("--cell", server.address)
+        agent = ("--no-limits", "--name=box", "--dir=box", "--heartbeat=1", "--cpu=4", "--memory=1GiB")
+        self.started(folder.name, "agent", *at, *agent, f"--ports={self.PORTS}-{self.PORTS + 9}")
+        self.started(folder.name, "scheduler", *at)
+        client = Client(server.address)
+        self.addCleanup(client.close)
+        return client
+
+    def wait_for(self, client: Client, job: str, phase: str) -> None:
+        for change in client.watch(job):
+            if all(task.phase == phase for task in client.tasks(job)):
+                return
+            self.assertFalse(change.ended, list(client.tasks(job)))
+
+    def wait_for_task(self, client: Client, job: str, index: int) -> None:
+        for change in client.watch(job):
+            if any(task.index == index and task.phase == "running" for task in change.tasks):
+                return
+            self.assertFalse(change.ended)
+
+    def test_programs_run_and_have_output(self) -> None:
+        client = self.cell()
+        script = "echo task $OMEGA_TASK_INDEX $GREETING; seq 100000 >&2"
+        program = Program("/bin/sh", ("-c", script), env={"GREETING": "hello"}, working_dir="/", attempts=2, delay_s=0.5)
+        job = Job("array", Group(count=3, cpu=0.1, memory=1 << 20, program=program, payload=b"raw"))
+        client.submit(job)
+        self.wait_for(client, "array", "finished")
+        self.assertEqual([b"".join(client.log("array", at)) for at in range(3)],
+                         [f"task {at} hello\n".encode() for at in range(3)])
+        parts = list(client.log("array", 2, stream="stderr"))
+        self.assertGreater(len(parts), 1, "a part has at most 256 KiB")
+        numbers = b"".join(b"%d\n" % number for number in range(1, 100_001))
+        self.assertEqual(b"".join(parts), numbers)
+        self.assertEqual(b"".join(client.log("array", 0, stream="stderr", tail_lines=2)), b"99999\n100000\n")
+        self.assertEqual(client.job("array").job.groups[0], job.groups)
+        with self.assertRaises(omega_cell.NotFound):
+            list(client.log("never"))
+        client.delete("array")
+        client.submit(Job("array", Group(cpu=0.1), scheduler="nobody"))
+
+    def test_a_service_is_updated_and_followed(self) -> None:
+        client = self.cell()
+        script = 'echo "$WORD"; exec python3 -m http.server --bind 127.0.0.1 "$OMEGA_PORT_WEB"'
+        health = HealthCheck(http="web", path="/", interval_s=0.2, timeout_s=5, start_period_s=60)
+
+        def service(word: str) -> Job:
+            program = Program("/bin/sh", ("-c", script), env={"WORD": word}, health=health)
+            return Job("web", Group(cpu=0.1, memory=1 << 20, ports={"web": "any"}, program=program), service=True)
+
+        client.submit(service("first"))
+        self.wait_for(client, "web", "running")
+        self.assertEqual(client.job("web").job.groups[0], service("first").groups)
+        self.assertEqual(client.update(service("second"), version=0), 1)
+        with self.assertRaises(omega_cell.OmegaError) as caught:
+            client.update(service("third"), version=0)
+        self.assertEqual(caught.exception.code, "OTHER_VERSION")
+        output = b"".join(client.log("web", 0, follow=True))
+        self.assertIn(b"first\n", output, "the old task's output ends with the task")
+        self.wait_for_task(client, "web", 1)
+        port = next(task for task in client.tasks("web") if task.phase == "running").ports["web"]
+        client.kill("web")
+        # A program outlives its agent, so the test ends after the program.
+        with self.assertRaises(OSError):
+            while True:
+                socket.create_connection(("127.0.0.1", port), timeout=5).close()
+                time.sleep(0.05)
+
+
+class HealthChecks(unittest.TestCase):
+    def test_a_check_has_one_probe(self) -> None:
+        for check in (HealthCheck(command=("/bin/check",)), HealthCheck(tcp=80), HealthCheck(tcp="web", failures=9),
+                      HealthCheck(http=80, path="/ready"), HealthCheck(http="web", start_period_s=1.5)):
+            self.assertEqual(HealthCheck.of_message(check.to_message()), check)
+        for wrong in (HealthCheck(), HealthCheck(tcp=80, http=80)):
+            with self.assertRaisesRegex(ValueError, "exactly one"):
+                wrong.to_message()
 
 
 class Restarts(unittest.TestCase):

@@ -26,6 +26,7 @@ from .errors import (
     Unavailable,
 )
 from .model import CellStatus, Group, Job, JobStatus, Machine, MachineStatus, Task, TaskChange
+from .program import HealthCheck, Mount, Program
 from .rules import Requirement, Taint, Toleration
 from .units import Kinds
 
@@ -37,16 +38,19 @@ __all__ = [
     "Denied",
     "FailedPrecondition",
     "Group",
+    "HealthCheck",
     "InvalidArgument",
     "Job",
     "JobStatus",
     "Kinds",
     "Machine",
     "MachineStatus",
+    "Mount",
     "NotFound",
     "OmegaError",
     "OutcomeUnknown",
     "Overloaded",
+    "Program",
     "Requirement",
     "Taint",
     "Task",

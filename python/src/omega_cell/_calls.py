@@ -28,7 +28,7 @@ def make(service: str, name: str, read: Callable[[Any], T], /, **fields: Any) ->
     return Call(method, method.request(**fields), read)
 
 
-def _job(job: str | int) -> dict[str, Any]:
+def job_ref(job: str | int) -> dict[str, Any]:
     return {"id": job} if isinstance(job, int) else {"name": job}
 
 
@@ -53,15 +53,23 @@ def submit(kinds: Kinds, job: Job) -> Call[int]:
 
 
 def get(kinds: Kinds, job: str | int) -> Call[JobStatus]:
-    return make("Job", "GetJob", lambda answer: JobStatus.of_message(answer.job, kinds), job=_job(job))
+    return make("Job", "GetJob", lambda answer: JobStatus.of_message(answer.job, kinds), job=job_ref(job))
 
 
 def kill(job: str | int) -> Call[int]:
-    return make("Job", "KillJob", lambda answer: int(answer.version), job=_job(job))
+    return make("Job", "KillJob", lambda answer: int(answer.version), job=job_ref(job))
+
+
+def delete(job: str | int) -> Call[int]:
+    return make("Job", "DeleteJob", lambda answer: int(answer.version), job=job_ref(job))
+
+
+def update(kinds: Kinds, job: Job, version: int | None) -> Call[int]:
+    return make("Job", "UpdateJob", lambda answer: int(answer.version), job=job.to_message(kinds), version=version)
 
 
 def resize(job: str | int, count: int, group: str) -> Call[int]:
-    return make("Job", "ResizeGroup", lambda answer: int(answer.version), job=_job(job), group=group, count=count)
+    return make("Job", "ResizeGroup", lambda answer: int(answer.version), job=job_ref(job), group=group, count=count)
 
 
 def explain(job: str | int) -> Call[list[str]]:
@@ -74,7 +82,7 @@ def explain(job: str | int) -> Call[list[str]]:
             lines.extend(f"{group.group}: {remedy.text}" for remedy in group.remedies)
         return lines
 
-    return make("Job", "ExplainJob", read, job=_job(job))
+    return make("Job", "ExplainJob", read, job=job_ref(job))
 
 
 def jobs(kinds: Kinds, tenant: str, token: str) -> Call[Page[JobStatus]]:
@@ -88,7 +96,7 @@ def watch(job: str | int) -> Call[TaskChange]:
     def read(answer: Any) -> TaskChange:
         return TaskChange(answer.version, tuple(Task.of_message(task) for task in answer.tasks), answer.ended)
 
-    return make("Job", "WatchJob", read, job=_job(job))
+    return make("Job", "WatchJob", read, job=job_ref(job))
 
 
 def add_machine(kinds: Kinds, machine: Machine) -> Call[int]:
@@ -114,7 +122,7 @@ def tasks(job: str | int, token: str) -> Call[Page[Task]]:
     def read(answer: Any) -> Page[Task]:
         return Page([Task.of_message(one) for one in answer.tasks], answer.next_page_token)
 
-    return make("Task", "ListTasks", read, job=_job(job), page_token=token)
+    return make("Task", "ListTasks", read, job=job_ref(job), page_token=token)
 
 
 def set_quota(kinds: Kinds, tenant: str, limit: dict[str, Amount] | None) -> Call[int]:

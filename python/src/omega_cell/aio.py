@@ -6,13 +6,14 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import grpc
 import grpc.aio
 
-from . import _calls, errors
+from . import _calls, _logs, errors
 from ._calls import Call, Page
+from ._logs import Place
 from ._replicas import OPTIONS, TRY_S, Replicas, Tls
 from .model import CellStatus, Job, JobStatus, Machine, MachineStatus, Task, TaskChange
 from .units import Amount, Kinds
@@ -78,6 +79,17 @@ class AsyncClient:
         """Ends a job and all its tasks."""
         await self.call(_calls.kill(job))
 
+    async def delete(self, job: str | int) -> None:
+        """Ends a job and forgets it, so that its name is free at once."""
+        await self.call(_calls.delete(job))
+
+    async def update(self, job: Job, *, version: int | None = None) -> int:
+        """Changes the job of this name to the given description, and returns the number of the new version.
+
+        If `version` is given and the job has another version, the update is rejected.
+        """
+        return await self.call(_calls.update(await self.kinds(), job, version))
+
     async def explain(self, job: str | int) -> list[str]:
         """Returns lines that say why tasks of a job are pending, and what would help."""
         return await self.call(_calls.explain(job))
@@ -107,6 +119,28 @@ class AsyncClient:
                     until = time.monotonic() + self._timeout
                 await self._wait(errors.of_call(error), address, attempt, until)
             attempt += 1
+
+    async def log(
+        self,
+        job: str | int,
+        index: int = 0,
+        *,
+        stream: Literal["stdout", "stderr"] = "stdout",
+        tail_lines: int | None = None,
+        follow: bool = False,
+    ) -> AsyncIterator[bytes]:
+        """Iterates over parts of a task's output: all that its machine keeps, or the last lines.
+
+        With `follow`, the parts go on until the task has ended. A task that never had a machine has no output: the call
+        fails.
+        """
+        place = Place(job, index, stream, tail_lines, follow)
+        while not place.is_done:
+            data = place.take(await self.call(place.call()))
+            if data:
+                yield data
+            elif not place.is_done:
+                await asyncio.sleep(_logs.POLL_S)
 
     async def add_machine(self, machine: Machine) -> None:
         """Adds a machine, or changes the machine with this name."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import grpc
 
-from . import _calls, errors
+from . import _calls, _logs, errors
 from ._calls import Call, Page
+from ._logs import Place
 from ._replicas import OPTIONS, TRY_S, Replicas, Tls
 from .model import CellStatus, Job, JobStatus, Machine, MachineStatus, Task, TaskChange
 from .units import Amount, Kinds
@@ -75,6 +76,17 @@ class Client:
         """Ends a job and all its tasks."""
         self.call(_calls.kill(job))
 
+    def delete(self, job: str | int) -> None:
+        """Ends a job and forgets it, so that its name is free at once."""
+        self.call(_calls.delete(job))
+
+    def update(self, job: Job, *, version: int | None = None) -> int:
+        """Changes the job of this name to the given description, and returns the number of the new version.
+
+        If `version` is given and the job has another version, the update is rejected.
+        """
+        return self.call(_calls.update(self.kinds, job, version))
+
     def explain(self, job: str | int) -> list[str]:
         """Returns lines that say why tasks of a job are pending, and what would help."""
         return self.call(_calls.explain(job))
@@ -104,6 +116,28 @@ class Client:
                     until = time.monotonic() + self._timeout
                 self._wait(errors.of_call(error), address, attempt, until)
             attempt += 1
+
+    def log(
+        self,
+        job: str | int,
+        index: int = 0,
+        *,
+        stream: Literal["stdout", "stderr"] = "stdout",
+        tail_lines: int | None = None,
+        follow: bool = False,
+    ) -> Iterator[bytes]:
+        """Iterates over parts of a task's output: all that its machine keeps, or the last lines.
+
+        With `follow`, the parts go on until the task has ended. A task that never had a machine has no output: the call
+        fails.
+        """
+        place = Place(job, index, stream, tail_lines, follow)
+        while not place.is_done:
+            data = place.take(self.call(place.call()))
+            if data:
+                yield data
+            elif not place.is_done:
+                time.sleep(_logs.POLL_S)
 
     def add_machine(self, machine: Machine) -> None:
         """Adds a machine, or changes the machine with this name."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from . import _api
+from .program import Program
 from .rules import Requirement, Toleration
 from .units import Amount, Kinds
 
@@ -44,6 +45,10 @@ class Group:
     ports: Mapping[str, int | Literal["any"]] = field(default_factory=dict)
     """TCP ports by name. For `"any"`, the cell chooses a free port of the machine. Only groups with a program keep the
     names of ports with a number; in others, the number becomes the name."""
+    program: Program | None = None
+    """Without one, the agents' owner decides what a task does."""
+    payload: bytes = b""
+    """Opaque bytes for agents of one's own."""
 
     def to_message(self, kinds: Kinds) -> Any:
         """Returns the message of the API."""
@@ -57,7 +62,10 @@ class Group:
             labels=_labels(self.labels),
             restarts=self.restarts,
             grace_ms=self.grace_ms,
+            payload=self.payload,
         )
+        if self.program:
+            group.run.CopyFrom(self.program.to_message())
         if self.gpus:
             group.devices.count = self.gpus
             group.devices.milli_each = 1000
@@ -70,6 +78,8 @@ class Group:
                 group.any_ports.append(name)
             else:
                 group.rules.ports.add(protocol=_api.enum_number("Protocol", "tcp"), number=port)
+                if self.program:
+                    group.run.ports.add(name=name, number=port)
         group.rules.tolerations.extend(one.to_message() for one in self.tolerations)
         return group
 
@@ -101,6 +111,8 @@ class Group:
             restarts=group.restarts,
             grace_ms=group.grace_ms,
             ports={**{names.get(port, str(port)): port for port in fixed}, **{name: "any" for name in group.any_ports}},
+            program=Program.of_message(group.run) if group.HasField("run") else None,
+            payload=group.payload,
         )
 
 
