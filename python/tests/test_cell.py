@@ -278,6 +278,13 @@ class HealthChecks(unittest.TestCase):
                 wrong.to_message()
 
 
+class Words(unittest.TestCase):
+    def test_one_text_is_no_list_of_words(self) -> None:
+        for wrong in (Program("/bin/echo", "hello"), HealthCheck(command="/bin/check")):  # type: ignore[arg-type]
+            with self.assertRaisesRegex(ValueError, r"must be a tuple of words: \('"):
+                wrong.to_message()
+
+
 class Restarts(unittest.TestCase):
     """A separate server, which is killed."""
 

@@ -15,7 +15,8 @@ class Place:
     """A place in a stream of a task, up to which it was read."""
 
     def __init__(self, job: str | int, index: int, stream: str, tail_lines: int | None, follow: bool) -> None:
-        self._fields = {"job": job_ref(job), "index": index, "stream": _api.enum_number("LogStream", stream), "tail_lines": tail_lines or 0}
+        number = _api.enum_number("LogStream", stream)
+        self._fields = {"job": job_ref(job), "index": index, "stream": number, "tail_lines": tail_lines or 0}
         self._from: int | None = 0 if tail_lines is None else None
         self._end: int | None = None
         self._machine: Any = None
@@ -38,6 +39,9 @@ class Place:
         data = bytes(part.data)
         self._from = getattr(part, "from") + len(data)
         self._end = part.end if self._end is None else self._end
-        # Without `follow`, output that is written after the first answer is left out.
-        self.is_done = not data and not part.running if self._follow else not data or self._from >= self._end
+        if self._follow:
+            self.is_done = not data and not part.running
+        else:
+            # Output that is written after the first answer is left out.
+            self.is_done = not data or self._from >= self._end
         return data

@@ -9,6 +9,13 @@ from typing import Any
 from . import _api
 
 
+def _words(name: str, words: tuple[str, ...]) -> tuple[str, ...]:
+    """Returns the words; rejects one text, of which each letter would become a word."""
+    if isinstance(words, str):
+        raise ValueError(f"{name} must be a tuple of words: ({words!r},) instead of {words!r}")
+    return words
+
+
 @dataclass(frozen=True)
 class Mount:
     """A file or folder of the machine that a container has. Both paths are absolute."""
@@ -50,7 +57,7 @@ class HealthCheck:
             start_period_ms=round(1000 * self.start_period_s),
         )
         if self.command:
-            check.command.words.extend(self.command)
+            check.command.words.extend(_words("command", self.command))
         elif isinstance(self.tcp, str):
             check.tcp_port_name = self.tcp
         elif self.tcp is not None:
@@ -107,7 +114,7 @@ class Program:
         """Returns the message of the API, without the names of ports."""
         run = _api.message("Run")(
             command=self.command,
-            args=self.args,
+            args=_words("args", self.args),
             env=[{"name": name, "value": value} for name, value in sorted(self.env.items())],
             working_dir=self.working_dir,
             user=self.user,
