@@ -202,13 +202,22 @@ fn failure(caller: &Caller, job: &Job, status: &proto::JobStatus) -> Option<Stri
     None
 }
 
-/// Whether the leader may still roll back an update that fails.
+/// Whether the leader may still roll back an update that fails, or has just done so.
 fn may_be_rolled_back(caller: &Caller, job: &Job, status: &proto::JobStatus) -> bool {
     let rules = job.update.unwrap_or_default();
     let is_open = status.version > 0 && status.update() != proto::UpdateResult::Complete;
     let is_wanted = job.kind == JobKind::Service && rules.on_failure == OnFailure::Rollback;
-    let has_other = |all: Vec<Version>| version_list::default_version(&all).is_some();
-    is_open && is_wanted && version_list::all(caller, &job.name).is_ok_and(has_other)
+    is_open
+        && is_wanted
+        && version_list::all(caller, &job.name)
+            .is_ok_and(|all| is_replaced_or_may_be(status.version, &all))
+}
+
+/// Whether a failed version was replaced, or has an earlier version that the leader can restore. The versions are read
+/// after the status that names the failed one, so a rollback in between is among them.
+fn is_replaced_or_may_be(failed: u32, all: &[Version]) -> bool {
+    let is_replaced = all.last().is_some_and(|latest| latest.number > failed);
+    is_replaced || version_list::default_version(all).is_some()
 }
 
 /// The numbers of a job's failed and killed tasks in words, such as `2 of its tasks failed, 1 was killed`.
@@ -308,6 +317,21 @@ mod tests {
         for going_on in [[0, 2, 0, 1], [0, 1, 1, 0], [1, 1, 1, 1]] {
             assert!(!may_be_stuck(&job, &response(going_on)), "{going_on:?}");
         }
+    }
+
+    #[test]
+    fn a_failed_version_that_was_rolled_back_meanwhile_is_awaited() {
+        let version = |number, name: &str, result| Version {
+            number,
+            at_ms: 0,
+            result,
+            job: Job::batch(name, TaskGroup::new(1, Amounts::new([1]))),
+        };
+        let failing = [version(1, "old", Some("complete")), version(2, "new", Some("failed"))];
+        assert!(is_replaced_or_may_be(2, &failing), "the rollback is still to come");
+        assert!(!is_replaced_or_may_be(2, &failing[1..]), "no version is left to restore");
+        let restored = failing.into_iter().chain([version(3, "old", None)]);
+        assert!(is_replaced_or_may_be(2, &restored.collect::<Vec<_>>()), "the rollback was done");
     }
 
     #[test]
