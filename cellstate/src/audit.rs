@@ -109,7 +109,7 @@ impl Cell {
             for (task, index) in job.tasks.iter().zip(0..) {
                 if let Some(machine) = task.state.machine() {
                     let id = TaskId { job: id, index };
-                    self.recount_task((id, job), task, machine, &mut recount)?;
+                    self.recount_task(id, job, machine, &mut recount)?;
                 }
             }
         }
@@ -118,8 +118,8 @@ impl Cell {
 
     fn recount_task(
         &self,
-        (id, job): (TaskId, &JobRecord),
-        task: &crate::state::job_record::TaskRecord,
+        id: TaskId,
+        job: &JobRecord,
         machine: MachineId,
         recount: &mut Recount,
     ) -> Result<(), AuditError> {
@@ -127,8 +127,8 @@ impl Cell {
             return Err(AuditError::NoMachine(id, machine));
         }
         let row = machine.row();
-        let need = job.need(task);
-        let part = job.part(id.index);
+        let task = &job.tasks[id.index as usize];
+        let (need, part) = (job.need(task), job.part(id.index));
         recount.tasks[row].push(id);
         let (tenant, request) = (job.tenant, part.request);
         let ports = job.ports.get(id.index);
@@ -139,7 +139,7 @@ impl Cell {
         let taken = match part.demand_profiles {
             None => part.request.into(),
             Some(demand_profiles) => {
-                recount.demand_profiles.shift(row, (part.request, demand_profiles), 1)
+                recount.demand_profiles.shift(row, part.request, demand_profiles, 1)
             }
         };
         for (kind, charged) in need.charged(part.request).iter().enumerate() {

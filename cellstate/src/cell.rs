@@ -22,7 +22,7 @@
 //! 5. Versions and sequence numbers only grow.
 
 use crate::delta::log::ChangeLog;
-use crate::fit::Grant;
+use crate::fit::{Grant, MachineStatus};
 use crate::history::History;
 use crate::index::machine_index::MachineIndex;
 use crate::policy::{Placement, Policies, PolicySet};
@@ -30,7 +30,7 @@ use crate::rules::{Domain, TrackerId};
 use crate::snapshot::Capture;
 use crate::state::allocation_overrides::Values;
 use crate::state::ended_jobs::EndedJobs;
-use crate::state::job_record::{JobRecord, OwnerId};
+use crate::state::job_record::{JobRecord, OwnerId, TaskRun};
 use crate::state::jobs::Jobs;
 use crate::state::machines::{Machines, Part};
 use crate::state::missed_deadline::DeadlineCounts;
@@ -161,7 +161,12 @@ impl Cell {
             Command::RegisterScheduler { name } => self.register_scheduler(name),
             Command::RegisterMachine(machine) => self.register_machine(machine),
             Command::UpdateMachine { id, machine } => self.update_machine(id, machine),
-            Command::DrainMachine { id, draining } => self.drain_machine(id, draining),
+            Command::DrainMachine { id, draining: true } => {
+                self.set_status(id, MachineStatus::Draining)
+            }
+            Command::DrainMachine { id, draining: false } => {
+                self.set_status(id, MachineStatus::Schedulable)
+            }
             Command::RemoveMachine { id } => self.remove_machine(id),
             Command::ReportLoad { id, load } => self.report_load(id, load),
             Command::SubmitJob(job) => self.submit_job(job),
@@ -174,10 +179,10 @@ impl Cell {
             Command::RemoveTaint { id, key } => self.remove_taint(id, &key),
             Command::EndUpdate { job, version, result } => self.end_update(job, version, result),
             Command::ReportTask { task, machine, placed_ms, report } => {
-                self.report_task((task, machine), placed_ms, report, None)
+                self.report_task(TaskRun { task, machine, placed_ms }, report, None)
             }
             Command::ReportEnd { task, machine, placed_ms, report, end } => {
-                self.report_task((task, machine), placed_ms, report, Some(end))
+                self.report_task(TaskRun { task, machine, placed_ms }, report, Some(end))
             }
             Command::ReportUse { machine, used: _ } => self.ignore_use(machine),
             Command::AdoptTask { task, machine } => self.adopt_task(task, machine),

@@ -95,7 +95,7 @@ pub fn check_fit(
     rules.policies.admit(at, rules.context)?;
     let (request, devices) = need.taken(requested.take);
     for (kind, (free, request)) in (0..).map(KindId).zip(machine_info.free.iter().zip(request)) {
-        if !need.fits((kind, *request), *free, machine_info.demand_profiles) {
+        if !need.fits(kind, *request, *free, machine_info.demand_profiles) {
             return Err(Reason::NoRoom(kind));
         }
     }

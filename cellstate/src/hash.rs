@@ -9,12 +9,9 @@ use crate::policy::Policies;
 use crate::snapshot::SnapshotState;
 use crate::state::job_record::GangWait;
 use crate::state::job_record::JobVersion;
-use crate::state::job_record::TaskRecord;
 use crate::state::machines::MachineSnapshot;
 use crate::state::reply_cache::CachedReply;
-use omega_core::{
-    Amounts, Job, JobId, Kinds, Lease, NodeCores, Policy, TenantConfig, Text, Version,
-};
+use omega_core::{Amounts, JobId, Kinds, Lease, NodeCores, Policy, TenantConfig, Text, Version};
 use std::hash::{Hash, Hasher};
 use xxhash_rust::xxh3::Xxh3;
 
@@ -32,12 +29,14 @@ impl Cell {
         self.machines.vacant().hash(&mut hash);
         self.jobs.next_id().hash(&mut hash);
         for (id, job) in self.jobs.iter() {
-            hash.job(id, (&job.spec, job.resized), &job.tasks);
+            (id, &job.spec, job.resized, &job.tasks).hash(&mut hash);
             hash.versions(&job.versions);
-            hash.killed(job.killed);
+            if job.killed {
+                hash.killed();
+            }
             hash.gang_wait(job.gang_wait);
-            job.overrides.iter().for_each(|one| hash.task_override(&one));
-            job.cores.iter().for_each(|cores| hash.task_cores(&cores));
+            job.overrides.iter().for_each(|(index, amounts)| hash.task_override(index, &amounts));
+            job.cores.iter().for_each(|(index, cores)| hash.task_cores(index, &cores));
             job.ports.iter().for_each(|(index, ports)| hash.task_ports(index, ports));
         }
         hash.ended(self.ended.iter());
@@ -47,7 +46,8 @@ impl Cell {
         for scheduler in &self.schedulers {
             hash.scheduler(
                 &scheduler.name,
-                (scheduler.lease, scheduler.reply_cache.floor),
+                scheduler.lease,
+                scheduler.reply_cache.floor,
                 scheduler.reply_cache.iter(),
             );
         }
@@ -75,12 +75,16 @@ impl SnapshotState {
         self.vacant.hash(&mut hash);
         self.next_job.hash(&mut hash);
         for job in &self.jobs {
-            hash.job(job.id, (&job.spec, job.resized), &job.tasks);
+            (job.id, &job.spec, job.resized, &job.tasks).hash(&mut hash);
             hash.versions(&job.versions);
-            hash.killed(job.killed);
+            if job.killed {
+                hash.killed();
+            }
             hash.gang_wait(job.gang_wait);
-            job.overrides.iter().for_each(|one| hash.task_override(one));
-            job.cores.iter().for_each(|cores| hash.task_cores(cores));
+            for (index, amounts) in &job.overrides {
+                hash.task_override(*index, amounts);
+            }
+            job.cores.iter().for_each(|(index, cores)| hash.task_cores(*index, cores));
             job.ports.iter().for_each(|(index, ports)| hash.task_ports(*index, ports));
         }
         hash.ended(&self.ended);
@@ -88,7 +92,8 @@ impl SnapshotState {
         for scheduler in &self.schedulers {
             hash.scheduler(
                 &scheduler.name,
-                (scheduler.lease, scheduler.floor),
+                scheduler.lease,
+                scheduler.floor,
                 scheduler.reply_cache.iter(),
             );
         }
@@ -150,10 +155,6 @@ impl StateHasher {
         (row.status, row.incarnation, row.sequence, &row.machine, load).hash(self);
     }
 
-    fn job(&mut self, id: JobId, (spec, resized): (&Job, bool), tasks: &[TaskRecord]) {
-        (id, spec, resized, tasks).hash(self);
-    }
-
     /// Hashes a job's versions. Adds nothing if the job was never updated.
     fn versions(&mut self, versions: &[JobVersion]) {
         if !versions.is_empty() {
@@ -161,11 +162,9 @@ impl StateHasher {
         }
     }
 
-    /// Hashes whether a job was killed. Adds nothing for other jobs.
-    fn killed(&mut self, killed: bool) {
-        if killed {
-            "killed".hash(self);
-        }
+    /// Hashes that a job was killed. Not called for other jobs.
+    fn killed(&mut self) {
+        "killed".hash(self);
     }
 
     /// Hashes the state of a waiting gang. Adds nothing if the job has none, so that cells without gangs keep their
@@ -177,13 +176,13 @@ impl StateHasher {
     }
 
     /// Hashes an allocation that differs from the request of the task's group.
-    fn task_override(&mut self, one: &(u32, Amounts)) {
-        ("holds", one).hash(self);
+    fn task_override(&mut self, index: u32, amounts: &Amounts) {
+        ("holds", index, amounts).hash(self);
     }
 
     /// Hashes the exclusive cores of a task that has some.
-    fn task_cores(&mut self, cores: &(u32, NodeCores)) {
-        ("cores", cores).hash(self);
+    fn task_cores(&mut self, index: u32, cores: &NodeCores) {
+        ("cores", index, cores).hash(self);
     }
 
     /// Hashes the ports that the cell chose for a task, if it chose any.
@@ -230,10 +229,11 @@ impl StateHasher {
     fn scheduler<'a>(
         &mut self,
         name: &Text,
-        lease: (Option<Lease>, u64),
+        lease: Option<Lease>,
+        floor: u64,
         reply_cache: impl Iterator<Item = &'a CachedReply>,
     ) {
-        (name, lease).hash(self);
+        (name, lease, floor).hash(self);
         let mut count = 0u64;
         reply_cache.for_each(|reply| (count += 1, reply.hash(self)).1);
         self.write_u64(count);

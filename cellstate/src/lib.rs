@@ -80,7 +80,7 @@ pub use policy::allocations::AllocationCounts;
 pub use policy::cluster_resources::ClusterResources;
 pub use policy::evictions::{EvictionColumns, EvictionCounts};
 pub use policy::gangs::GangCounts;
-pub use policy::peaks::{PeakColumns, PeakCounts};
+pub use policy::peaks::{PeakColumns, PeakCounts, PeakLimit};
 pub use policy::ports::{PortColumns, TakenPorts};
 pub use policy::reservations::ReservationColumns;
 pub use policy::tasks_per_machine::{TenantCount, TenantCounts};
@@ -104,6 +104,6 @@ pub use state::task_counts::{GroupTally, StateCounts};
 pub use state::tenants::{TenantDelta, TenantTerms};
 pub use view::{
     BLOCK, Block, BlockLoad, ChangeCounts, Departure, Draws, FEW, GroupRef, ImageHolder, JobPlaces,
-    LeftShare, Level, LocalityLevel, MachineSet, NEVER, OwnClaim, PlacedTask, QuotaLack,
+    LeftShare, Level, LocalityLevel, MachineSet, NEVER, OpenClaim, OwnClaim, PlacedTask, QuotaLack,
     SoftSpreadCounts, SubmitResult, TaskCounts, TaskSet, View,
 };

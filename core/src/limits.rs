@@ -75,6 +75,9 @@ pub const LEVELS_PER_JOB_MAX: usize = 16;
 /// machine and level, and updates all levels when a machine changes.
 pub const LEVELS_MAX: usize = 128;
 
+/// Maximum number of these labels that no machine has. The rest is left for the labels of machines.
+pub const LEVELS_WITHOUT_MACHINES_MAX: usize = 64;
+
 /// Maximum number of different rules of a job about tasks of other jobs. The cell counts the tasks that each of these
 /// rules selects, when the job begins and ends, and at each placement.
 pub const RULES_ABOUT_OTHERS_MAX: usize = 64;

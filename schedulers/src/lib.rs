@@ -95,7 +95,7 @@ pub use framework::{
 pub use frontends::{mesos, yarn};
 pub use lock_step::{LockStep, Round};
 pub use placing::appraise::{Appraisal, Refusal, ScoreAccount, ScoreColumns, appraise};
-pub use placing::place::Placer;
+pub use placing::place::{GroupPlacement, Placer};
 pub use placing::search::{Home, Search};
 pub use placing::{appraise, place, refusals, search};
 pub use pool::{Clock, Pool, Worker};

@@ -135,22 +135,21 @@ impl Preemptor<'_> {
     #[must_use]
     pub fn candidate(&self, view: &mut View, row: usize) -> Option<Candidate> {
         let bit = 1 << (row % BLOCK);
-        let by_sums = self.by_amounts_alone(view, row / BLOCK, bit) != 0;
-        self.candidate_by(view, row, by_sums)
+        let by_amounts = self.by_amounts_alone(view, row / BLOCK, bit);
+        self.candidate_by(view, row, FromSums::on(by_amounts, row % BLOCK))
     }
 
-    /// Returns the victims on the machine in a row. With `by_sums`, only amounts matter on the machine, and the victims
-    /// are computed from sums of amounts.
-    fn candidate_by(&self, view: &mut View, row: usize, by_sums: bool) -> Option<Candidate> {
+    /// Returns the victims on the machine in a row.
+    fn candidate_by(&self, view: &mut View, row: usize, from_sums: FromSums) -> Option<Candidate> {
         let on_machine = view.tasks_on(row);
         let first = first_lower(on_machine, view.preemptible_below(self.precedence(view)));
         if first == on_machine.len() {
             return None;
         }
         let sums = match view.request_stride() {
-            4 => self.by_sums::<4>(view, (row, first), by_sums),
-            8 => self.by_sums::<8>(view, (row, first), by_sums),
-            _ => self.by_sums::<16>(view, (row, first), by_sums),
+            4 => self.by_sums::<4>(view, row, first, from_sums),
+            8 => self.by_sums::<8>(view, row, first, from_sums),
+            _ => self.by_sums::<16>(view, row, first, from_sums),
         };
         if let Sums::Known(candidate) = sums {
             return candidate;
@@ -176,7 +175,7 @@ impl Preemptor<'_> {
     /// Machines where the task fits without evictions are skipped.
     pub fn candidates(&self, view: &mut View, start: usize, enough: usize) -> Vec<Candidate> {
         let curable = |view: &mut View, block| self.worth_a_try(view, block);
-        self.candidates_where(view, curable, (start, enough))
+        self.candidates_where(view, curable, start, enough)
     }
 
     /// Machines that reject the group's tasks and might accept them after evictions, as words with one bit per machine,
@@ -191,16 +190,18 @@ impl Preemptor<'_> {
         &self,
         view: &mut View,
         curable: &[u64],
-        from: (usize, usize),
+        start: usize,
+        enough: usize,
     ) -> Vec<Candidate> {
-        self.candidates_where(view, |_, block| curable[block], from)
+        self.candidates_where(view, |_, block| curable[block], start, enough)
     }
 
     fn candidates_where(
         &self,
         view: &mut View,
         curable: impl Fn(&mut View, usize) -> u64,
-        (start, enough): (usize, usize),
+        start: usize,
+        enough: usize,
     ) -> Vec<Candidate> {
         let mut found = Vec::new();
         let mut is_clean = false;
@@ -211,10 +212,11 @@ impl Preemptor<'_> {
             if word == 0 {
                 continue;
             }
-            let by_sums = self.by_amounts_alone(view, block, word);
+            let by_amounts = self.by_amounts_alone(view, block, word);
             for lane in lanes(word) {
                 let row = block * BLOCK + lane;
-                let candidate = self.candidate_by(view, row, by_sums >> lane & 1 == 1);
+                let from_sums = FromSums::on(by_amounts, lane);
+                let candidate = self.candidate_by(view, row, from_sums);
                 let Some(candidate) = candidate else { continue };
                 is_clean |= candidate.violations == 0;
                 found.push(candidate);
@@ -305,13 +307,13 @@ impl Preemptor<'_> {
     }
 
     /// Computes the result of [`Preemptor::put_back`] from sums of amounts. The possible victims are the tasks on the
-    /// machine from position `first` on. If `exact` is false, the result is known only if the task would not fit even
-    /// after the eviction of all possible victims.
+    /// machine from position `first` on.
     fn by_sums<const N: usize>(
         &self,
         view: &View,
-        (row, first): (usize, usize),
-        exact: bool,
+        row: usize,
+        first: usize,
+        from_sums: FromSums,
     ) -> Sums {
         let (requests, _) = view.requests_on(row)[first * N..].as_chunks::<N>();
         // Victims of other claims on this view have been removed already. Usually there are none.
@@ -324,7 +326,7 @@ impl Preemptor<'_> {
         if !room.fits() {
             return Sums::Known(None);
         }
-        if !exact {
+        if from_sums == FromSums::NoRoom {
             return Sums::Unknown;
         }
         let mut victims = Victims::new();
@@ -452,6 +454,22 @@ struct Room<const N: usize> {
     left: [i64; N],
     /// Amounts that the task needs; `i64::MIN` for resource kinds that it does not need, so that any amount is enough.
     needed: [i64; N],
+}
+
+/// The results that sums of amounts may give on a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FromSums {
+    /// All results, because only amounts matter on the machine.
+    Victims,
+    /// Only that the task would not fit even after the eviction of all possible victims.
+    NoRoom,
+}
+
+impl FromSums {
+    /// The results on a machine of a block; `by_amounts` has the machines on which only amounts matter.
+    fn on(by_amounts: u64, lane: usize) -> FromSums {
+        if by_amounts >> lane & 1 == 1 { FromSums::Victims } else { FromSums::NoRoom }
+    }
 }
 
 /// Result that follows from sums alone.

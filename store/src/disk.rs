@@ -2,8 +2,9 @@
 //! memory.
 
 use std::fmt;
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
 /// A file system. Paths are used as given, without normalization.
@@ -96,13 +97,20 @@ pub trait DiskFile: fmt::Debug + Send + Sync {
 /// Number of zeros per write. Larger writes are not faster.
 const ZEROS: usize = 64 << 10;
 
-/// The file system of this computer.
+/// Permissions of new files, which only their owner may read and write.
+const FILE_MODE: u32 = 0o600;
+
+/// Permissions of new folders, which only their owner may use.
+const FOLDER_MODE: u32 = 0o700;
+
+/// The file system of this computer. Other users have no access to the files and folders that it creates.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RealDisk;
 
 impl Disk for RealDisk {
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
-        lock(OpenOptions::new().read(true).write(true).create_new(true).open(path)?)
+        let mut options = OpenOptions::new();
+        lock(options.read(true).write(true).create_new(true).mode(FILE_MODE).open(path)?)
     }
 
     fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
@@ -110,7 +118,13 @@ impl Disk for RealDisk {
     }
 
     fn create_folder(&self, folder: &Path) -> io::Result<()> {
-        std::fs::create_dir_all(folder)
+        if let Some(parent) = folder.parent() {
+            std::fs::create_dir_all(parent)?;
+        }
+        match DirBuilder::new().mode(FOLDER_MODE).create(folder) {
+            Err(error) if !folder.is_dir() => Err(error),
+            _ => Ok(()),
+        }
     }
 
     fn list(&self, folder: &Path) -> io::Result<Vec<String>> {

@@ -96,14 +96,16 @@ pub enum ChangeError {
     Behind(ReplicaId),
     /// Too few of the new voters respond. Make sure that they run first.
     #[error(
-        "after the change, {voters} replicas would have a vote, but only {answering} of them \
-         respond, which is no majority: start the others first"
+        "after the change, {voters} replicas would have a vote, and the others could not decide \
+         without {}, which the leader does not reach: start it, or correct its address (`omega \
+         member update`), then try again",
+        list(silent)
     )]
     NoQuorum {
         /// Number of voters after the change.
         voters: usize,
-        /// Number of responding voters.
-        answering: usize,
+        /// Voters that have not replied to the leader recently.
+        silent: Vec<ReplicaId>,
     },
     /// The leader would remove itself. Transfer leadership first.
     #[error(
@@ -151,6 +153,11 @@ pub enum ChangeError {
         /// The next id.
         next: ReplicaId,
     },
+}
+
+/// Replicas as a list, such as `r2 or r3`.
+fn list(replicas: &[ReplicaId]) -> String {
+    replicas.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or ")
 }
 
 /// Whether a text is a `host:port` address. The host's name is resolved only when a replica connects.

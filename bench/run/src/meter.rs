@@ -8,6 +8,7 @@ use omega_core::transaction::Item;
 use omega_core::{Commit, JobId, Reason, TaskId, Transaction, Version};
 use omega_schedulers::{Observer, Queue};
 use std::collections::HashMap;
+use std::io::Write;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -145,11 +146,13 @@ impl Meter {
 
 impl Observer for Meter {
     fn set_aside(&mut self, job: JobId, panic: &str) {
-        eprintln!(
+        let line = format!(
             "omega: a decision has panicked, so job {} is not placed: {panic}: this is a bug in \
              Omega, please report it",
             job.0
         );
+        // The run goes on, even if its reader has closed standard error.
+        drop(writeln!(std::io::stderr(), "{line}"));
     }
 
     fn deciding(&mut self) {

@@ -7,7 +7,7 @@ use crate::measure::show::{Reach, Row, Unit};
 use crate::measure::{Options, SEED, scan};
 use omega_cellstate::View;
 use omega_core::{Amounts, Job, JobId, MachineSelector, TaskGroup, TaskId};
-use omega_schedulers::{Placement, Placer, Search};
+use omega_schedulers::{GroupPlacement, Placement, Placer, Search};
 use rand::SeedableRng;
 use rand_pcg::Pcg64;
 use std::hint::black_box;
@@ -102,7 +102,8 @@ pub(super) fn measure(
     let ours = || {
         let work = || {
             for _ in 0..count {
-                let placed = placer.place(view, (&profile, how), (group, &tasks), &mut rng);
+                let wanted = GroupPlacement { profile: &profile, placement: how, group };
+                let placed = placer.place(view, wanted, &tasks, &mut rng);
                 assert_eq!(placed, 1, "a machine takes the task");
                 view.drop_claims(1);
             }

@@ -14,7 +14,7 @@ use omega_core::{
     Outcome, Preferred, Requirement, ResourceKind, Spread, Taint, TaintEffect, TaskGroup, TaskId,
     TaskRule, TaskSelector, Tenants, TopologyLevel, Unit as KindUnit, WhenUnsatisfiable,
 };
-use omega_schedulers::{Home, Placement, Placer, Profile, Search};
+use omega_schedulers::{GroupPlacement, Home, Placement, Placer, Profile, Search};
 use rand::SeedableRng;
 use rand_pcg::Pcg64;
 use std::sync::Arc;
@@ -211,13 +211,14 @@ fn decisions(options: &Options, made: &Made, group: &TaskGroup, how: Placement) 
     let mut placer = Placer::default();
     let job = view.job_id(group);
     let at_work: Vec<_> = (0..AT_WORK).map(|index| TaskId { job, index }).collect();
-    let placed = placer.place(&mut view, (&profile, how), (group, &at_work), &mut rng);
+    let wanted = GroupPlacement { profile: &profile, placement: how, group };
+    let placed = placer.place(&mut view, wanted, &at_work, &mut rng);
     assert_eq!(placed, at_work.len(), "the cell has room for a service");
     let mut run = |view: &mut View| {
         let tasks = [TaskId { job, index: AT_WORK }];
         let ((), span) = timed(|| {
             for _ in 0..count {
-                let placed = placer.place(view, (&profile, how), (group, &tasks), &mut rng);
+                let placed = placer.place(view, wanted, &tasks, &mut rng);
                 assert_eq!(placed, 1, "a machine takes the task");
                 view.drop_claims(1);
             }
@@ -246,7 +247,7 @@ fn prepared(made: &Made, group: TaskGroup) -> (View, Profile, GroupRef) {
 /// Cost of a decision for many identical tasks, if all machines are scored.
 fn together_at_once(options: &Options, made: &Made) -> Figure {
     let (mut view, profile, group) = prepared(made, TaskGroup { count: BATCH, ..small() });
-    let how = FULL;
+    let wanted = GroupPlacement { profile: &profile, placement: FULL, group };
     let job = view.job_id(group);
     let tasks: Vec<_> = (0..BATCH).map(|index| TaskId { job, index }).collect();
     let mut rng = Pcg64::seed_from_u64(SEED);
@@ -255,7 +256,7 @@ fn together_at_once(options: &Options, made: &Made) -> Figure {
         let count = options.work(50);
         let ((), span) = timed(|| {
             for _ in 0..count {
-                let placed = placer.place(&mut view, (&profile, how), (group, &tasks), &mut rng);
+                let placed = placer.place(&mut view, wanted, &tasks, &mut rng);
                 assert_eq!(placed, tasks.len(), "the cell has room for them");
                 view.drop_claims(placed);
             }

@@ -10,7 +10,9 @@ use crate::measure::workers::{self, WORKERS};
 use crate::measure::{Options, SEED};
 use omega_cellstate::SharedCell;
 use omega_core::{Amounts, Command, Job, JobId, KindId, TaskGroup, TaskId};
-use omega_schedulers::{Placement, Placer, Profile, Scheduler, Search, Settings, Unobserved};
+use omega_schedulers::{
+    GroupPlacement, Placement, Placer, Profile, Scheduler, Search, Settings, Unobserved,
+};
 use rand::SeedableRng;
 use rand_pcg::Pcg64;
 use std::sync::Arc;
@@ -112,8 +114,8 @@ fn identical(options: &Options, made: &Made) -> (Figure, Figure) {
         let ((), span) = timed(|| {
             for _ in 0..count {
                 for part in tasks.chunks(at_once) {
-                    let how = (&profile, how);
-                    let placed = placer.place(&mut view, how, (group, part), &mut rng);
+                    let wanted = GroupPlacement { profile: &profile, placement: how, group };
+                    let placed = placer.place(&mut view, wanted, part, &mut rng);
                     assert_eq!(placed, part.len(), "the cell has room for them");
                 }
                 view.drop_claims(tasks.len());

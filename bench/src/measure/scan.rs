@@ -10,7 +10,7 @@ use omega_core::{Amounts, Job, JobId, TaskGroup, TaskId};
 use omega_schedulers::plugin::tasks;
 use omega_schedulers::plugins::LeastAllocated;
 use omega_schedulers::search::{Candidates, Request, search};
-use omega_schedulers::{Home, Placement, Placer, Profile, Search};
+use omega_schedulers::{GroupPlacement, Home, Placement, Placer, Profile, Search};
 use rand::SeedableRng;
 use rand_pcg::Pcg64;
 use std::hint::black_box;
@@ -117,7 +117,8 @@ fn batch(options: &Options, view: &mut View, profile: &Profile) -> Row {
     let mut placer = Placer::default();
     let mut rng = Pcg64::seed_from_u64(SEED);
     let mut ours = || {
-        let (placed, span) = timed(|| placer.place(view, (profile, how), (group, &ids), &mut rng));
+        let wanted = GroupPlacement { profile, placement: how, group };
+        let (placed, span) = timed(|| placer.place(view, wanted, &ids, &mut rng));
         assert_eq!(placed, BATCH, "the cell has room for the batch");
         view.drop_claims(BATCH);
         span.each(1)
@@ -162,7 +163,8 @@ pub(crate) fn placed(options: &Options, view: &mut View, job: &Job) -> Figure {
     let count = options.work(200);
     let ((), span) = timed(|| {
         for _ in 0..count {
-            let placed = placer.place(view, (&profile, how), (group, &tasks), &mut rng);
+            let wanted = GroupPlacement { profile: &profile, placement: how, group };
+            let placed = placer.place(view, wanted, &tasks, &mut rng);
             assert_eq!(placed, 1, "every machine takes the task");
             view.drop_claims(1);
         }

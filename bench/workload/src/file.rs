@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use std::fmt;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use toml::de::DeTable;
+use toml::de::{DeTable, DeValue};
 
 /// Maximum bytes of a file, enough for a hundred thousand machines with labels.
 const BYTES_MAX: u64 = 64 << 20;
@@ -177,6 +177,33 @@ pub fn toml<T: DeserializeOwned>(text: &str) -> Result<T, Fault> {
     toml::from_str(text).map_err(|error| of_toml(&error))
 }
 
+/// Returns the line of a field in a text in TOML, or of the innermost table of the path that the text has. The path is
+/// such as `group[0].request.gpu`.
+#[must_use]
+pub fn line_of(text: &str, path: &str) -> Option<usize> {
+    let text = text.trim_start_matches('\u{feff}');
+    let document = DeTable::parse(text).ok()?;
+    let (mut table, mut path) = (document.get_ref(), path);
+    let mut found = None;
+    while !path.is_empty() {
+        let (first, rest) = path.split_once('.').unwrap_or((path, ""));
+        let (key, index) = match first.strip_suffix(']').and_then(|part| part.split_once('[')) {
+            Some((key, index)) => (key, Some(index.parse::<usize>().ok()?)),
+            None => (first, None),
+        };
+        let named = move |key: &str| table.iter().find(|(name, _)| name.get_ref() == key);
+        // The rest of a path may be one key with dots.
+        let Some((_, mut value)) = named(key).or_else(|| named(path)) else { break };
+        if let (Some(index), DeValue::Array(list)) = (index, value.get_ref()) {
+            value = list.get(index)?;
+        }
+        found = Some(value.span().start);
+        let DeValue::Table(inner) = value.get_ref() else { break };
+        (table, path) = (inner, rest);
+    }
+    Some(place(text, found?).0)
+}
+
 /// The line and the column of a byte, from 1.
 fn place(text: &str, byte: usize) -> (usize, usize) {
     let before = text.get(..byte).unwrap_or(text);
@@ -188,6 +215,19 @@ fn place(text: &str, byte: usize) -> (usize, usize) {
 mod tests {
     use super::*;
     use std::collections::BTreeMap;
+
+    #[test]
+    fn a_field_has_the_line_of_its_value() {
+        let text =
+            "name = \"a\"\n[[group]]\ncount = 1\n[[group]]\nrequest = { cpu = 1,\n gold = 1 }\n";
+        assert_eq!(line_of(text, "group[1].request.gold"), Some(6));
+        assert_eq!(line_of(text, "group[1].run.command"), Some(4), "the table without the field");
+        assert_eq!(line_of(text, "job[0].name"), None);
+        assert_eq!(line_of("name = ", "name"), None);
+        let text = "\u{feff}[weight]\nmoves = 2\n\"load.cpu\" = 3\n";
+        assert_eq!(line_of(text, "weight.load.cpu"), Some(3));
+        assert_eq!(line_of(text, "weight.load"), Some(1));
+    }
 
     #[test]
     fn standard_input_is_named_in_errors() {

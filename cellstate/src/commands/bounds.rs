@@ -1,11 +1,10 @@
 //! Bounds of counts in commands.
 
-use crate::index::machine_index::{member, trackers_of};
-use crate::rules::RuleIndex;
+use crate::index::machine_index::{MachineIndex, member, trackers_of};
 use omega_core::limits::{
     COUNTERS_PER_GROUP_MAX, COUNTERS_PER_JOB_MAX, LEVELS_MAX, LEVELS_PER_JOB_MAX,
-    MACHINE_SELECTORS_PER_JOB_MAX, REQUIREMENTS_PER_JOB_MAX, RULES_ABOUT_OTHERS_MAX,
-    SELECTOR_VALUES_PER_JOB_MAX,
+    LEVELS_WITHOUT_MACHINES_MAX, MACHINE_SELECTORS_PER_JOB_MAX, REQUIREMENTS_PER_JOB_MAX,
+    RULES_ABOUT_OTHERS_MAX, SELECTOR_VALUES_PER_JOB_MAX,
 };
 use omega_core::{
     Job, JobId, MachineSelector, Rejection, Requirement, TaskRule, TaskSelector, Text, Toleration,
@@ -79,16 +78,29 @@ pub fn check_counters(job: &Job, versions: usize) -> Result<(), Rejection> {
     at_most("rules and ports of a job that count the tasks of one group", most, max)
 }
 
-/// Checks the number of levels in use after this job is added.
-pub fn check_new_levels(job: &Job, in_use: &RuleIndex) -> Result<(), Rejection> {
-    let is_new = |label: &&Text| in_use.values(label).is_none();
-    match levels_of(job).into_iter().filter(is_new).count() {
-        0 => Ok(()),
-        new => {
-            let what = "topology levels in the rules of all jobs";
-            at_most(what, in_use.level_count() + new, LEVELS_MAX)
-        }
+/// Checks the number of levels in use after this job is added. Levels whose label no machine has are bounded more
+/// tightly, so that jobs with invented labels leave levels for the labels of machines.
+pub fn check_new_levels(job: &Job, index: &MachineIndex) -> Result<(), Rejection> {
+    let in_use = &index.rules;
+    let mut new = levels_of(job);
+    new.retain(|label| in_use.values(label).is_none());
+    if new.is_empty() {
+        return Ok(());
     }
+    let what = "topology levels in the rules of all jobs";
+    at_most(what, in_use.level_count() + new.len(), LEVELS_MAX)?;
+    let without = in_use.levels_without_machines();
+    for machine in index.machines.iter().flatten() {
+        if without + new.len() <= LEVELS_WITHOUT_MACHINES_MAX || new.is_empty() {
+            return Ok(());
+        }
+        new.retain(|label| machine.labels.get(label).is_none());
+    }
+    if new.is_empty() {
+        return Ok(());
+    }
+    let what = "topology levels in the rules of all jobs whose label no machine has";
+    at_most(what, without + new.len(), LEVELS_WITHOUT_MACHINES_MAX)
 }
 
 /// The different lists of tolerations of a job, except the empty list, which other jobs use, too.
@@ -133,8 +145,8 @@ mod tests {
     use crate::cell::Cell;
     use omega_core::limits::RULES_PER_GROUP_MAX;
     use omega_core::{
-        Amounts, Command, Kinds, LabelSelector, Near, Operator, Outcome, Port, Spread, TaskGroup,
-        Tenants, TolerationOperator,
+        Amounts, Command, Kinds, LabelSelector, Labels, Machine, Near, Operator, Outcome, Port,
+        Spread, TaskGroup, Tenants, TolerationOperator,
     };
 
     fn submit(cell: &mut Cell, job: Job) -> Result<JobId, Rejection> {
@@ -262,19 +274,33 @@ mod tests {
             cell.apply(Command::DeleteJob { job: id }).unwrap();
             assert_eq!(cell.machine_index.rules.level_count(), 0);
         }
-        let full = LEVELS_MAX / LEVELS_PER_JOB_MAX;
-        let ids: Vec<JobId> =
-            (0..full).map(|at| submit(&mut cell, job(at, LEVELS_PER_JOB_MAX)).unwrap()).collect();
+        let full = LEVELS_WITHOUT_MACHINES_MAX / LEVELS_PER_JOB_MAX;
+        for at in 0..full {
+            submit(&mut cell, job(at, LEVELS_PER_JOB_MAX)).unwrap();
+        }
         let refused = submit(&mut cell, job(full, 1)).unwrap_err();
-        let what = "topology levels in the rules of all jobs".into();
-        assert_eq!(exceeded(refused), (what, LEVELS_MAX as u64));
+        let what = "topology levels in the rules of all jobs whose label no machine has".into();
+        assert_eq!(exceeded(refused), (what, LEVELS_WITHOUT_MACHINES_MAX as u64));
         let known = job(0, LEVELS_PER_JOB_MAX);
         submit(&mut cell, Job { name: "again".into(), ..known }).expect("all levels are in use");
+        // The labels of machines still become levels.
+        let all = LEVELS_MAX / LEVELS_PER_JOB_MAX;
+        let labels = (full..=all).flat_map(|name| (0..16).map(move |at| format!("{name}.{at}")));
+        let labels = Labels::new(labels.map(|label| (label, "here")));
+        let machine = Machine { labels, ..Machine::new("box", Amounts::zero()) };
+        cell.apply(Command::RegisterMachine(machine)).unwrap();
+        let ids: Vec<JobId> =
+            (full..all).map(|at| submit(&mut cell, job(at, LEVELS_PER_JOB_MAX)).unwrap()).collect();
+        let refused = submit(&mut cell, job(all, 1)).unwrap_err();
+        let what = "topology levels in the rules of all jobs".into();
+        assert_eq!(exceeded(refused), (what, LEVELS_MAX as u64));
         cell.apply(Command::KillJob { job: ids[1] }).unwrap();
-        submit(&mut cell, job(full, LEVELS_PER_JOB_MAX)).unwrap();
+        submit(&mut cell, job(all, LEVELS_PER_JOB_MAX)).unwrap();
         let restored = Cell::from_snapshot_state(cell.snapshot_state()).unwrap();
         assert_eq!(restored.state_hash(), cell.state_hash());
         assert_eq!(restored.machine_index.rules.level_count(), LEVELS_MAX);
+        let without = restored.machine_index.rules.levels_without_machines();
+        assert_eq!(without, LEVELS_WITHOUT_MACHINES_MAX);
         restored.audit().unwrap();
     }
 

@@ -6,14 +6,14 @@ use crate::commands::shrink_order::shrink_order;
 use crate::commands::validate::{self, GroupCounts};
 use crate::fit::Grant;
 use crate::history::{Event, EventKind, TASKS_NOTED_MAX};
-use crate::index::machine_index::{Trackers, member};
+use crate::index::machine_index::{JobGroup, Trackers, member};
 use crate::policy::Placement;
 use crate::policy::ports::TaskPorts;
 use crate::rules::{GroupRules, Step, TrackerId, TrackerKey};
 use crate::state::allocation_overrides::AllocationOverrides;
 use crate::state::cores::TaskCores;
 use crate::state::devices::Devices;
-use crate::state::job_record::{GroupRecord, JobRecord, TASK_BYTES, TaskRecord};
+use crate::state::job_record::{GroupRecord, JobRecord, TASK_BYTES, TaskRecord, TaskRun};
 use crate::state::machines::FREE_MIN;
 use crate::state::task_counts::TaskTally;
 use omega_core::limits::{JOBS_MAX, TASKS_PER_JOB_MAX};
@@ -47,7 +47,7 @@ impl Cell {
             return Err(Rejection::TooMany { what: "jobs".into(), given, max: JOBS_MAX });
         }
         self.tenants.check_count([&job.tenant])?;
-        check_new_levels(&job, &self.machine_index.rules)?;
+        check_new_levels(&job, &self.machine_index)?;
         self.admit_job(&job)?;
         self.jobs.forget_owners(self.log.base());
         self.begin();
@@ -63,8 +63,8 @@ impl Cell {
         let mut made = Vec::new();
         let task_count = job.task_count() as u32;
         for index in 0..job.groups.len() {
-            let (need, new) =
-                self.machine_index.compile_shared((id, &job), index, kinds, Trackers::Make);
+            let group = JobGroup { id, job: &job, index };
+            let (need, new) = self.machine_index.compile_shared(group, kinds, Trackers::Make);
             self.tenants.ask(tenant, &need, i64::from(job.groups[index].count));
             groups.push(GroupRecord { need });
             made.extend(new);
@@ -198,7 +198,7 @@ impl Cell {
         self.end_if_unwanted(id);
         self.recompile(id, index);
         self.log.push(Change::Job(id, owner));
-        self.settle_gang(id, false);
+        self.settle_gang(id, None);
         self.end_if_over(id);
         Ok(Outcome::Done(version))
     }
@@ -246,8 +246,8 @@ impl Cell {
         let kinds = self.kinds.count();
         let Some(job) = self.jobs.get_mut(id) else { return };
         let spec = job.spec.clone();
-        let (need, _) =
-            self.machine_index.compile_shared((id, &spec), index, kinds, Trackers::Make);
+        let group = JobGroup { id, job: &spec, index };
+        let (need, _) = self.machine_index.compile_shared(group, kinds, Trackers::Make);
         let old = std::mem::replace(&mut job.groups[index].need, need);
         // This removes no tracker, because the new needs have just acquired all trackers of the old ones.
         self.machine_index.release(&old, Trackers::Make);
@@ -265,7 +265,7 @@ impl Cell {
         if let Some(job) = self.jobs.get_mut(id) {
             job.killed = true;
         }
-        self.settle_gang(id, false);
+        self.settle_gang(id, None);
         self.end_if_over(id);
         Ok(Outcome::Done(version))
     }
@@ -296,11 +296,11 @@ impl Cell {
 
     pub(crate) fn report_task(
         &mut self,
-        (id, machine): (TaskId, MachineId),
-        placed_ms: u64,
+        run: TaskRun,
         report: TaskReport,
         end: Option<RunEnd>,
     ) -> Result<Outcome, Rejection> {
+        let TaskRun { task: id, machine, placed_ms } = run;
         let Some((job, task)) = self.jobs.task(id) else {
             return Err(Rejection::UnknownTask(id));
         };
@@ -346,7 +346,7 @@ impl Cell {
         if report != TaskReport::Started {
             self.touch(machine.row());
         }
-        self.settle_gang(id.job, false);
+        self.settle_gang(id.job, None);
         self.end_if_over(id.job);
         Ok(Outcome::Done(self.version))
     }

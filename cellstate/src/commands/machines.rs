@@ -104,13 +104,13 @@ impl Cell {
         self.update_machine(id, Machine { taints, ..Machine::clone(&old) })
     }
 
-    pub(crate) fn drain_machine(
+    /// Sets a machine to `Draining` or `Schedulable`.
+    pub(crate) fn set_status(
         &mut self,
         id: MachineId,
-        draining: bool,
+        status: MachineStatus,
     ) -> Result<Outcome, Rejection> {
         self.known_machine(id)?;
-        let status = if draining { MachineStatus::Draining } else { MachineStatus::Schedulable };
         if self.machines.row(id.row()).status == status {
             return Ok(Outcome::Done(self.version));
         }
@@ -118,7 +118,8 @@ impl Cell {
         self.machines.row_mut(id.row()).status = status;
         self.log.push(Change::Machine(id.slot));
         self.touch(id.row());
-        let kind = if draining { EventKind::Drained } else { EventKind::Resumed };
+        let is_draining = status == MachineStatus::Draining;
+        let kind = if is_draining { EventKind::Drained } else { EventKind::Resumed };
         self.note(|| Event::of_machine(id, kind));
         Ok(Outcome::Done(version))
     }
@@ -138,7 +139,7 @@ impl Cell {
         if let Some(history) = &mut self.history {
             history.machine_departs(id, machine.name.clone());
         }
-        tasks.iter().for_each(|task| self.settle_gang(task.job, false));
+        tasks.iter().for_each(|task| self.settle_gang(task.job, None));
         self.machines.remove(id.row(), &machine.name);
         self.machine_index.set_machine(id.row(), None);
         self.log.push(Change::Machine(id.slot));

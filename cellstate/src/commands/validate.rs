@@ -361,13 +361,14 @@ pub fn job(job: &Job, counts: GroupCounts, kinds: &Kinds) -> Result<u32, Rejecti
         }
         task_group(job, group, kinds)?;
     }
-    gang(job, submitted)?;
+    gang(job, counts)?;
     check_counters(job, versions)?;
     Ok(bytes as u32)
 }
 
-fn gang(job: &Job, submitted: bool) -> Result<(), Rejection> {
+fn gang(job: &Job, counts: GroupCounts) -> Result<(), Rejection> {
     let bad = |why: String| Err(Rejection::BadJob(format!("job {:?} {why}", job.name).into()));
+    let submitted = counts == GroupCounts::AsSubmitted;
     match (job.gang_min, job.gang_timeout_ms) {
         (None, Some(_)) => bad("has a gang timeout but no minimum: give gang_min, or leave out \
              the timeout"

@@ -16,7 +16,7 @@ use crate::cell::{Cell, Change};
 use crate::commands::bounds::{at_most, check_new_levels};
 use crate::commands::validate::{self, GroupCounts};
 use crate::history::{Event, EventKind};
-use crate::index::machine_index::Trackers;
+use crate::index::machine_index::{JobGroup, Trackers};
 use crate::state::job_record::{GroupRecord, JobRecord, JobVersion, TASK_BYTES, TaskRecord};
 use omega_core::limits::{TASKS_PER_JOB_MAX, TRANSACTION_ITEMS_MAX, VERSIONS_PER_JOB};
 use omega_core::{
@@ -171,7 +171,7 @@ impl Cell {
         let (owner, number) = (job.owner, job.version() + 1);
         let (composed, made) = self.composed(job, &spec, number)?;
         let starts = if has_ended { starts(&composed, &spec) } else { Vec::new() };
-        check_new_levels(&composed, &self.machine_index.rules)?;
+        check_new_levels(&composed, &self.machine_index)?;
         self.admit_starts(job, &composed, &starts)?;
         let begun = self.begin();
         self.note(|| Event::of_job(id, EventKind::NewVersion { number }));
@@ -231,8 +231,8 @@ impl Cell {
         let spec = job.spec.clone();
         let mut made = Vec::new();
         for index in 0..spec.groups.len() {
-            let (need, new) =
-                self.machine_index.compile_shared((id, &spec), index, kinds, Trackers::Make);
+            let group = JobGroup { id, job: &spec, index };
+            let (need, new) = self.machine_index.compile_shared(group, kinds, Trackers::Make);
             job.groups.push(GroupRecord { need });
             made.extend(new);
         }
@@ -262,8 +262,8 @@ impl Cell {
         let kinds = self.kinds.count();
         let Some(job) = self.jobs.get_mut(id) else { return };
         let spec = job.spec.clone();
-        let (need, made) =
-            self.machine_index.compile_shared((id, &spec), index, kinds, Trackers::Make);
+        let group = JobGroup { id, job: &spec, index };
+        let (need, made) = self.machine_index.compile_shared(group, kinds, Trackers::Make);
         let record = GroupRecord { need };
         let before = match job.groups.get_mut(index) {
             Some(group) => vec![std::mem::replace(group, record)],

@@ -92,8 +92,8 @@ impl Cell {
             }
             Change::Job(id, _) => self.write_job(id, delta),
             Change::Task(id, _) => {
-                if let Some(task) = self.jobs.task(id) {
-                    delta.push_task(id, task);
+                if let Some((job, task)) = self.jobs.task(id) {
+                    delta.push_task(id, job, task);
                 }
             }
         }

@@ -253,7 +253,7 @@ impl Delta {
         self.tenants.push(TenantDelta { terms: tenant.terms.clone(), used: tenant.used.clone() });
     }
 
-    fn push_task(&mut self, id: TaskId, (job, task): (&JobRecord, &TaskRecord)) {
+    fn push_task(&mut self, id: TaskId, job: &JobRecord, task: &TaskRecord) {
         let TaskRecord { state, devices, group, placed_ms, .. } = *task;
         if let Some(values) = job.overrides.get(id.index) {
             self.allocations.push((self.tasks.len() as u32, amounts_of(values)));
@@ -266,7 +266,7 @@ impl Delta {
 
     fn push_tasks(&mut self, job: JobId, record: &JobRecord) {
         for (task, index) in record.tasks.iter().zip(0..) {
-            self.push_task(TaskId { job, index }, (record, task));
+            self.push_task(TaskId { job, index }, record, task);
         }
     }
 }

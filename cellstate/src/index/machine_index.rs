@@ -34,6 +34,14 @@ pub enum Trackers {
     Find,
 }
 
+/// A group of a job, by its position in the job.
+#[derive(Clone, Copy)]
+pub struct JobGroup<'a> {
+    pub id: JobId,
+    pub job: &'a Arc<Job>,
+    pub index: usize,
+}
+
 /// A rule of a task group, with its group.
 struct RuleOf<'a> {
     member: Member<'a>,
@@ -60,18 +68,18 @@ impl MachineIndex {
     /// cases one call of [`MachineIndex::release`] must follow.
     pub fn compile_shared(
         &mut self,
-        (id, job): (JobId, &Arc<Job>),
-        index: usize,
+        group: JobGroup<'_>,
         kinds: usize,
         trackers: Trackers,
     ) -> (Arc<Need>, Vec<TrackerId>) {
+        let JobGroup { job, index, .. } = group;
         if self.rules.is_empty()
             && let Some(need) = self.shapes.find(job, index)
         {
             self.sets.acquire_again(need.sets());
             return (need.clone(), Vec::new());
         }
-        let (need, made) = self.compile((id, job), index, kinds, trackers);
+        let (need, made) = self.compile(group, kinds, trackers);
         let need = Arc::new(need);
         if self.rules.is_empty() {
             self.sets.acquire_again(need.sets());
@@ -87,12 +95,12 @@ impl MachineIndex {
     /// longer needed. Also returns the trackers that were created, because other groups may match them.
     pub fn compile(
         &mut self,
-        (id, job): (JobId, &Job),
-        group_index: usize,
+        job_group: JobGroup<'_>,
         kinds: usize,
         trackers: Trackers,
     ) -> (Need, Vec<TrackerId>) {
-        let group = &job.groups[group_index];
+        let JobGroup { job, index, .. } = job_group;
+        let group = &job.groups[index];
         let machine = group.rules.machine.as_ref().map(|name| self.set_of_name(name));
         let affinity = group.rules.affinity.required.clone();
         let affinity = affinity.map(|s| self.sets.acquire(SetKey::Match(s), &self.machines));
@@ -118,7 +126,7 @@ impl MachineIndex {
         };
         let optional = group.with_optional().map(with_optional);
         let mut made = Vec::new();
-        let rules = self.rules_of((id, job), group_index, trackers, &mut made);
+        let rules = self.rules_of(job_group, trackers, &mut made);
         let (devices, cores) = (group.devices, group.cores);
         let demand_profiles = DemandProfiles::of(&group.demand_profiles, &request);
         let of_cell = &group.cluster_request;
@@ -143,23 +151,18 @@ impl MachineIndex {
     }
 
     /// Compiles the rules of a group with existing trackers only. No release is needed.
-    pub fn find_rules(
-        &mut self,
-        job: (JobId, &Job),
-        group_index: usize,
-    ) -> Option<Box<GroupRules>> {
-        self.rules_of(job, group_index, Trackers::Find, &mut Vec::new())
+    pub fn find_rules(&mut self, group: JobGroup<'_>) -> Option<Box<GroupRules>> {
+        self.rules_of(group, Trackers::Find, &mut Vec::new())
     }
 
     fn rules_of(
         &mut self,
-        (id, job): (JobId, &Job),
-        group_index: usize,
+        JobGroup { id, job, index }: JobGroup<'_>,
         trackers: Trackers,
         made: &mut Vec<TrackerId>,
     ) -> Option<Box<GroupRules>> {
-        let member = member(id, job, group_index);
-        let group = &job.groups[group_index];
+        let member = member(id, job, index);
+        let group = &job.groups[index];
         let mut rules = self.compile_rules(member, group, trackers, made);
         rules.matched = self.rules.matching(member);
         (!rules.is_empty()).then(|| Box::new(rules))
@@ -231,7 +234,7 @@ impl MachineIndex {
                 into.checks.push(Check::Max { tracker: id, count: share.max(1) as u32 });
             }
             TaskRule::MaxColocated { of, level, count } => {
-                let key = TrackerKey::of_max_colocated(member, (of, level), *count);
+                let key = TrackerKey::of_max_colocated(member, of, level, *count);
                 let most = count.saturating_sub(u32::from(key.matches(member)));
                 let Some(id) = tracker(key) else { return };
                 into.checks.push(Check::MaxColocated { tracker: id, most });

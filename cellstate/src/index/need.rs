@@ -64,7 +64,8 @@ impl Need {
     /// sum of its demand profiles. A kind that the task does not request always fits, even if `free` is negative.
     pub(crate) fn fits(
         &self,
-        (kind, request): (KindId, i64),
+        kind: KindId,
+        request: i64,
         free: i64,
         sum: Option<&DemandProfileSum>,
     ) -> bool {

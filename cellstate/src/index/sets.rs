@@ -67,6 +67,15 @@ impl SetKey {
     }
 }
 
+/// Some of the machines of a block of 64 rows.
+#[derive(Clone, Copy, Debug)]
+pub struct Lanes {
+    /// The position of the block among all blocks.
+    pub block: usize,
+    /// One bit for each row of the block, set for the machines that are meant.
+    pub among: u64,
+}
+
 /// The differences between the old and the new machine of a row that sets and topology levels depend on.
 #[derive(Clone, Copy, Debug)]
 pub struct Differences {

@@ -122,7 +122,8 @@ impl RuleIndex {
     /// The error of the call that failed.
     pub(super) fn try_bounds<'a, E>(
         &'a self,
-        (rules, scope): (&GroupRules, RuleScope),
+        rules: &GroupRules,
+        scope: RuleScope,
         sets: &MachineSets,
         mut each: impl FnMut(Bound<'a>) -> Result<(), E>,
     ) -> Result<(), E> {
@@ -134,7 +135,7 @@ impl RuleIndex {
                 check => each(self.bound(check, sets))?,
             }
         }
-        self.try_restricting((rules, scope), &mut each)
+        self.try_restricting(rules, scope, &mut each)
     }
 
     /// Calls `each` with the bounds that rules of placed tasks set for new tasks: anti-affinity first, then limits.
@@ -144,7 +145,8 @@ impl RuleIndex {
     /// has already found any port conflict.
     fn try_restricting<'a, E>(
         &'a self,
-        (rules, scope): (&GroupRules, RuleScope),
+        rules: &GroupRules,
+        scope: RuleScope,
         each: &mut impl FnMut(Bound<'a>) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut limited = false;

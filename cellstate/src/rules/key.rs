@@ -132,11 +132,12 @@ impl TrackerKey {
     /// The key of a rule of this group that allows at most `most` matched tasks in its domain.
     pub(crate) fn of_max_colocated(
         member: Member<'_>,
-        near: (&TaskSelector, &TopologyLevel),
+        tasks: &TaskSelector,
+        level: &TopologyLevel,
         most: u32,
     ) -> Self {
         let colocation = Some(ColocationBound::AtMost(most));
-        TrackerKey { colocation, ..TrackerKey::of(member, near.0, near.1) }
+        TrackerKey { colocation, ..TrackerKey::of(member, tasks, level) }
     }
 
     /// The key of a runtime affinity of this group. A holder needs one matched task in its domain. If the rule also

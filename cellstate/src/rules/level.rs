@@ -37,6 +37,8 @@ pub struct Level {
     kept: bool,
     ids: FastMap<Text, Domain>,
     names: Vec<Text>,
+    /// Number of machines that have the label.
+    machines: u32,
     /// The domain of each row, in arrays of one block each.
     of_block: Vec<[Domain; PAGE]>,
 }
@@ -45,7 +47,7 @@ impl Level {
     /// The level of a label, without users.
     fn new(key: Text, machines: &[Option<Arc<Machine>>]) -> Level {
         let (ids, names, of_block) = (FastMap::default(), Vec::new(), Vec::new());
-        let mut level = Level { key, users: 0, kept: false, ids, names, of_block };
+        let mut level = Level { key, users: 0, kept: false, ids, names, machines: 0, of_block };
         for (slot, machine) in machines.iter().enumerate() {
             level.set_machine(slot, machine.as_deref());
         }
@@ -58,7 +60,9 @@ impl Level {
         if self.of_block.len() <= slot / PAGE {
             self.of_block.resize(slot / PAGE + 1, [NOWHERE; PAGE]);
         }
-        self.of_block[slot / PAGE][slot % PAGE] = domain;
+        let before = std::mem::replace(&mut self.of_block[slot / PAGE][slot % PAGE], domain);
+        self.machines += u32::from(domain != NOWHERE);
+        self.machines -= u32::from(before != NOWHERE);
     }
 
     /// The domain for a value of the label, created if it is new.
@@ -106,6 +110,11 @@ impl Levels {
     /// Number of levels.
     pub(super) fn count(&self) -> usize {
         self.by_key.len()
+    }
+
+    /// Number of levels whose label no machine has.
+    pub(super) fn count_without_machines(&self) -> usize {
+        self.list.iter().flatten().filter(|level| level.machines == 0).count()
     }
 
     pub(super) fn get(&self, id: LevelId) -> Option<&Level> {
@@ -190,6 +199,11 @@ mod tests {
             machines[0] = Some(Arc::new(value));
         }
         assert_eq!((levels.count(), levels.find("rack").unwrap().names.len()), (2, 100));
+        assert_eq!(levels.count_without_machines(), 1, "no machine has a zone");
+        levels.set_machine(0, None);
+        assert_eq!(levels.count_without_machines(), 2);
+        levels.set_machine(0, machines[0].as_deref());
+        assert_eq!(levels.find("rack").unwrap().machines, 1);
         levels.release(id);
         assert!(levels.find("rack").is_some());
         levels.release(id);

@@ -171,6 +171,11 @@ impl RuleIndex {
         self.levels.count()
     }
 
+    /// The number of those levels whose label no machine has.
+    pub fn levels_without_machines(&self) -> usize {
+        self.levels.count_without_machines()
+    }
+
     /// The number of times that a tracker was added or removed.
     pub fn generation(&self) -> u64 {
         self.generation

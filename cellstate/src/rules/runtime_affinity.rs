@@ -51,7 +51,8 @@ impl RuleIndex {
     /// Whether a task with these rules in this row would be one of the tasks that the domain lacks.
     pub fn is_counted(
         &self,
-        (rules, row): (&GroupRules, usize),
+        rules: &GroupRules,
+        row: usize,
         unmet: Unmet,
         sets: &MachineSets,
     ) -> bool {

@@ -9,7 +9,7 @@ use crate::cell::Cell;
 use crate::commands::validate::{self, GroupCounts};
 use crate::delta::log::ChangeLog;
 use crate::fit::MachineStatus;
-use crate::index::machine_index::{Trackers, member};
+use crate::index::machine_index::{JobGroup, Trackers, member};
 use crate::policy::ports::TaskPorts;
 use crate::policy::{Placement, Restoring};
 use crate::rules::GroupRules;
@@ -220,7 +220,7 @@ impl Cell {
         let (submitted_ms, tasks) = (snapshot.submitted_ms.min(self.now_ms), snapshot.tasks);
         let counts = if resized { GroupCounts::Resized } else { GroupCounts::AsSubmitted };
         let bytes = validate::job(&spec, counts, &self.kinds)?;
-        if !tasks_match(&spec, resized, &tasks) {
+        if !tasks_match(&spec, counts, &tasks) {
             return Err(SnapshotStateError::Tasks(id));
         }
         if self.jobs.by_name(&spec.name).is_some() {
@@ -281,8 +281,10 @@ impl Cell {
 
     fn restore_groups(&mut self, id: JobId, spec: &Arc<Job>) -> SmallVec<[GroupRecord; 1]> {
         let kinds = self.kinds.count();
-        let groups = (0..spec.groups.len()).map(|index| GroupRecord {
-            need: self.machine_index.compile_shared((id, spec), index, kinds, Trackers::Make).0,
+        let groups = (0..spec.groups.len()).map(|index| {
+            let group = JobGroup { id, job: spec, index };
+            let need = self.machine_index.compile_shared(group, kinds, Trackers::Make).0;
+            GroupRecord { need }
         });
         groups.collect()
     }
@@ -462,10 +464,10 @@ fn restore_ports(
 
 /// Whether a job's tasks match its groups. After a resize, each group's count must be at least its number of unfinished
 /// tasks and at most its number of all tasks.
-fn tasks_match(spec: &Job, resized: bool, tasks: &[TaskRecord]) -> bool {
-    if !resized {
-        let counts = spec.groups.iter().enumerate();
-        let wanted = counts.flat_map(|(i, group)| (0..group.count).map(move |_| i));
+fn tasks_match(spec: &Job, counts: GroupCounts, tasks: &[TaskRecord]) -> bool {
+    if counts == GroupCounts::AsSubmitted {
+        let groups = spec.groups.iter().enumerate();
+        let wanted = groups.flat_map(|(i, group)| (0..group.count).map(move |_| i));
         return wanted.eq(tasks.iter().map(|task| usize::from(task.group)));
     }
     let mut alive = vec![0u32; spec.groups.len()];

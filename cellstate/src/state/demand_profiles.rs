@@ -308,7 +308,8 @@ impl DemandProfileSums {
     pub fn shift(
         &mut self,
         row: usize,
-        (request, demand_profiles): (&[i64], &DemandProfiles),
+        request: &[i64],
+        demand_profiles: &DemandProfiles,
         sign: i64,
     ) -> SmallVec<[i64; 4]> {
         let mut amounts: SmallVec<[i64; 4]> = SmallVec::from_slice(request);
@@ -439,7 +440,7 @@ mod tests {
                 let lower = after.iter().zip(&reference).any(|(now, before)| now < before);
                 let sign = if goes { -1 } else { 1 };
                 on[index] += sign;
-                prop_assert_eq!(sums.shift(3, (&[request], &one), sign)[0], moved);
+                prop_assert_eq!(sums.shift(3, &[request], &one, sign)[0], moved);
                 let now = sums.get(3).cloned().unwrap_or_default();
                 // The sum is removed with its last task. A removed sum counts as lower, even if the demand of this task
                 // was zero.
@@ -449,7 +450,7 @@ mod tests {
             }
             for (index, count) in on.into_iter().enumerate() {
                 let one = compiled(&demand_profiles[index]);
-                (0..count).for_each(|_| drop(sums.shift(3, (&[0], &one), -1)));
+                (0..count).for_each(|_| drop(sums.shift(3, &[0], &one, -1)));
             }
             prop_assert!(sums.is_empty());
         }
@@ -459,11 +460,11 @@ mod tests {
     fn sums_are_equal_however_finely_they_are_cut() {
         let (coarse, fine) = (compiled(&[3, 1]), compiled(&[2; 288]));
         let [mut one, mut other] = [DemandProfileSums::default(), DemandProfileSums::default()];
-        one.shift(0, (&[3], &coarse), 1);
-        other.shift(0, (&[2], &fine), 1);
-        other.shift(0, (&[3], &coarse), 1);
+        one.shift(0, &[3], &coarse, 1);
+        other.shift(0, &[2], &fine, 1);
+        other.shift(0, &[3], &coarse, 1);
         assert_ne!(one.get(0), other.get(0));
-        other.shift(0, (&[2], &fine), -1);
+        other.shift(0, &[2], &fine, -1);
         assert_eq!(one.get(0), other.get(0));
         assert_eq!(other.get(0).unwrap().parts().next().unwrap().2.len(), 288);
     }

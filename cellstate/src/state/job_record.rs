@@ -7,7 +7,8 @@ use crate::state::cores::TaskCores;
 use crate::state::machines::Part;
 use crate::state::task_counts::{JobTotals, StateCounts, TaskTally};
 use omega_core::{
-    Amounts, DeviceSet, Job, JobId, NodeCores, TaskState, UpdateResult, bytes_at_most,
+    Amounts, DeviceSet, Job, JobId, MachineId, NodeCores, TaskId, TaskState, UpdateResult,
+    bytes_at_most,
 };
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
@@ -78,6 +79,15 @@ pub struct TaskRecord {
     pub failures: u16,
     /// The cell's time at which the task was placed; 0 while it is not placed.
     pub placed_ms: u64,
+}
+
+/// A run of a task on a machine, as the machine reports it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TaskRun {
+    pub(crate) task: TaskId,
+    pub(crate) machine: MachineId,
+    /// The time at which the run was placed; 0 if unknown.
+    pub(crate) placed_ms: u64,
 }
 
 impl TaskRecord {

@@ -372,7 +372,7 @@ impl Machines {
             None => self.add(slot, part.request, sign),
             Some(demand_profiles) => {
                 let amounts =
-                    self.demand_profiles.shift(slot, (part.request, demand_profiles), -sign);
+                    self.demand_profiles.shift(slot, part.request, demand_profiles, -sign);
                 self.add(slot, &amounts, sign);
             }
         }
@@ -381,8 +381,8 @@ impl Machines {
     /// The amounts that would become free if a task with this allocation left the machine.
     pub fn freed_by(&mut self, slot: usize, part: Part<'_>) -> Values {
         let Some(demand_profiles) = part.demand_profiles else { return part.request.into() };
-        let freed = self.demand_profiles.shift(slot, (part.request, demand_profiles), -1);
-        self.demand_profiles.shift(slot, (part.request, demand_profiles), 1);
+        let freed = self.demand_profiles.shift(slot, part.request, demand_profiles, -1);
+        self.demand_profiles.shift(slot, part.request, demand_profiles, 1);
         freed
     }
 

@@ -1,7 +1,7 @@
 //! A block: 64 machines of a view. Filters and scores evaluate one block at a time.
 
 use crate::index::need::Need;
-use crate::index::sets::SetId;
+use crate::index::sets::{Lanes, SetId};
 use crate::view::{BLOCK, View};
 use omega_core::{KindId, MachineId};
 
@@ -31,6 +31,11 @@ impl<'a> Block<'a> {
     #[must_use]
     pub fn index(&self) -> usize {
         self.index
+    }
+
+    /// The machines of the block in `among`.
+    pub(crate) fn lanes(&self, among: u64) -> Lanes {
+        Lanes { block: self.index, among }
     }
 
     /// The row of the block's first machine.

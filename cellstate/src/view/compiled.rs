@@ -3,7 +3,7 @@
 //! A group with optional resources can be compiled a second time, with these resources in its request. A search then
 //! handles it like any other group. The compiled group records that its claims take the optional resources.
 
-use crate::index::machine_index::{MachineIndex, Trackers};
+use crate::index::machine_index::{JobGroup, MachineIndex, Trackers};
 use crate::index::need::Need;
 use crate::state::map::FastMap;
 use crate::view::tenants::{TenantIndex, TenantRef};
@@ -39,8 +39,8 @@ impl Compiled {
 
     /// Compiles the group again. Returns its former needs.
     fn compile(&mut self, machine_index: &mut MachineIndex, kinds: usize) -> Arc<Need> {
-        let job = (self.id, &*self.job);
-        let (need, _) = machine_index.compile(job, self.index, kinds, Trackers::Find);
+        let group = JobGroup { id: self.id, job: &self.job, index: self.index };
+        let (need, _) = machine_index.compile(group, kinds, Trackers::Find);
         std::mem::replace(&mut self.need, Arc::new(need))
     }
 }
@@ -186,7 +186,8 @@ impl View {
     fn add_group(&mut self, source: &Source<'_>, job: Arc<Job>) -> GroupRef {
         let Source { id, index, take, .. } = *source;
         let kinds = self.rows.columns().kinds();
-        let (need, _) = self.machine_index.compile_shared((id, &job), index, kinds, Trackers::Find);
+        let group = JobGroup { id, job: &job, index };
+        let (need, _) = self.machine_index.compile_shared(group, kinds, Trackers::Find);
         let tenant = self.tenants.find(&job.tenant);
         let of = (take == Take::WithOptional).then(|| source.job.clone());
         let locality_level = LocalityLevel::Anywhere;

@@ -60,13 +60,20 @@ impl Mark {
     }
 }
 
+/// A counted task: the position of its group, and its state.
+#[derive(Clone, Copy, Debug)]
+struct CountedTask {
+    group: u16,
+    mark: Mark,
+}
+
 /// A job with counted tasks.
 #[derive(Debug)]
 struct CountedJob {
     /// For each group, the positions of the sets that contain its tasks.
     sets: Vec<SmallVec<[u16; 2]>>,
-    /// For each task, by index, its group and state.
-    tasks: Vec<(u16, Mark)>,
+    /// The tasks, by index.
+    tasks: Vec<CountedTask>,
 }
 
 /// The task sets and their counts.
@@ -117,7 +124,9 @@ impl Counted {
         }
         let counts = (0..).zip(job.groups.iter().map(|group| group.count as usize));
         let tasks: Vec<_> = counts
-            .flat_map(|(group, count)| std::iter::repeat_n((group, Mark::Pending), count))
+            .flat_map(|(group, count)| {
+                std::iter::repeat_n(CountedTask { group, mark: Mark::Pending }, count)
+            })
             .collect();
         let job = CountedJob { sets, tasks };
         job.tasks.iter().for_each(|task| count(&mut self.sets, &job, *task, 1));
@@ -129,9 +138,9 @@ impl Counted {
         let index = task.id.index as usize;
         if job.tasks.len() <= index {
             // The delta lists each task that a resize of the group added, so these placeholders will be replaced.
-            job.tasks.resize(index + 1, (0, Mark::Ended));
+            job.tasks.resize(index + 1, CountedTask { group: 0, mark: Mark::Ended });
         }
-        let now = (task.group, Mark::of(task.state));
+        let now = CountedTask { group: task.group, mark: Mark::of(task.state) };
         let before = std::mem::replace(&mut job.tasks[index], now);
         count(&mut self.sets, job, before, -1);
         count(&mut self.sets, job, now, 1);
@@ -144,12 +153,8 @@ impl Counted {
 }
 
 /// Adds a task to the counts of its sets if `more` is 1, or removes it if it is -1.
-fn count(
-    sets: &mut [(TaskSet, TaskCounts)],
-    job: &CountedJob,
-    (group, mark): (u16, Mark),
-    more: isize,
-) {
+fn count(sets: &mut [(TaskSet, TaskCounts)], job: &CountedJob, task: CountedTask, more: isize) {
+    let CountedTask { group, mark } = task;
     for set in job.sets.get(usize::from(group)).into_iter().flatten() {
         let counts = &mut sets[usize::from(*set)].1;
         let (placed, alive) = (mark == Mark::Placed, mark != Mark::Ended);

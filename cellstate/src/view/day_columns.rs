@@ -90,10 +90,11 @@ impl DayColumns {
     pub(super) fn shift(
         &mut self,
         row: usize,
-        task: (&[i64], &DemandProfiles),
+        request: &[i64],
+        demand_profiles: &DemandProfiles,
         sign: i64,
     ) -> SmallVec<[i64; 4]> {
-        let amounts = self.sums.shift(row, task, sign);
+        let amounts = self.sums.shift(row, request, demand_profiles, sign);
         self.update_gaps(row);
         amounts
     }
@@ -207,11 +208,11 @@ mod tests {
             let mut day = DayColumns::new();
             for (at, (row, which)) in tasks.iter().enumerate() {
                 let task = which.get(&profiles);
-                day.shift(*row, (&[0, 0], task), 1);
+                day.shift(*row, &[0, 0], task, 1);
                 if at % 3 == 2 {
                     let (row, which) = &tasks[at - 1];
                     let task = which.get(&profiles);
-                    day.shift(*row, (&[0, 0], task), -1);
+                    day.shift(*row, &[0, 0], task, -1);
                 }
             }
             for (from, to) in moved {

@@ -42,7 +42,7 @@ impl View {
     /// Whether the machine in a row has room for a task.
     fn has_room(&self, row: usize, need: &Need, request: &[i64]) -> bool {
         (0..).map(KindId).zip(request).all(|(kind, request)| {
-            need.fits((kind, *request), self.free(row, kind), self.demand_profiles_on(row))
+            need.fits(kind, *request, self.free(row, kind), self.demand_profiles_on(row))
         })
     }
 }

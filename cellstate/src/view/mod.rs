@@ -55,7 +55,7 @@ pub use images::ImageHolder;
 pub use job_places::JobPlaces;
 pub use loads::{BlockLoad, NEVER};
 pub use locality_level::LocalityLevel;
-pub use own::claims::OwnClaim;
+pub use own::claims::{OpenClaim, OwnClaim};
 pub use placements::PlacedTask;
 pub use plugin_data::{Level, MachineSet};
 pub use rules::{Draws, SoftSpreadCounts};

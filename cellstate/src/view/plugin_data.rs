@@ -105,7 +105,7 @@ impl PluginData {
         }
         for (kind, all) in (0..).map(KindId).zip(&mut self.capacities) {
             if let Some(all) = all {
-                all.set(row, capacity(machine, (kinds, &self.overcommit_max), kind));
+                all.set(row, capacity(machine, kinds, &self.overcommit_max, kind));
             }
         }
     }
@@ -125,8 +125,8 @@ impl PluginData {
 
     /// The claimable amounts of a kind, by row.
     fn capacities_of(&self, kind: KindId, described: Described<'_>) -> Capacities {
-        let bounds = (described.kinds, &self.overcommit_max);
-        Capacities::new(described.by_row().map(|machine| capacity(machine, bounds, kind)).collect())
+        let capacity = |machine| capacity(machine, described.kinds, &self.overcommit_max, kind);
+        Capacities::new(described.by_row().map(capacity).collect())
     }
 
     /// Prepares these data for new machines, after all machines were dropped. Drops the reciprocals of kinds that the
@@ -192,7 +192,8 @@ fn at<T>(columns: &mut Vec<Option<T>>, kind: KindId) -> &mut Option<T> {
 
 fn capacity(
     machine: Option<&Machine>,
-    (kinds, overcommit_max): (&Kinds, &Overcommit),
+    kinds: &Kinds,
+    overcommit_max: &Overcommit,
     kind: KindId,
 ) -> i64 {
     let claimable = |machine| claimable_of(machine, kinds, overcommit_max, kind);

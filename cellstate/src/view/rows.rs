@@ -162,7 +162,7 @@ impl Rows {
         match part.demand_profiles {
             None => self.columns.add(row, part.request, sign),
             Some(profiles) => {
-                let amounts = self.day.shift(row, (part.request, profiles), -sign);
+                let amounts = self.day.shift(row, part.request, profiles, -sign);
                 self.columns.add(row, &amounts, sign);
             }
         }

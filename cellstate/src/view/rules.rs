@@ -13,7 +13,7 @@ impl View {
     /// The first reason against the placement.
     pub fn check_rules(&self, need: &Need, family: RuleFamily, row: usize) -> Result<(), Reason> {
         let Some(rules) = &need.rules else { return Ok(()) };
-        self.machine_index.rules.check_family((rules, family), row, &self.machine_index.sets)
+        self.machine_index.rules.check_family(rules, family, row, &self.machine_index.sets)
     }
 
     /// Whether the rules of one family could reject a task on some machine.
@@ -40,11 +40,11 @@ impl View {
     /// Whether a move of a task from one row to another preserves runtime affinity. The moved task must still satisfy
     /// the runtime affinity of every task that needs it.
     #[must_use]
-    pub fn keeps_runtime_affinity(&self, need: &Need, (from, to): (usize, usize)) -> bool {
+    pub fn keeps_runtime_affinity(&self, need: &Need, from: usize, to: usize) -> bool {
         let Some(rules) = &need.rules else { return true };
         let (rule_index, sets) = (&self.machine_index.rules, &self.machine_index.sets);
         let mut unmet = rule_index.unmet_without(rules, from, sets);
-        unmet.all(|unmet| unmet.missing == 1 && rule_index.is_counted((rules, to), unmet, sets))
+        unmet.all(|unmet| unmet.missing == 1 && rule_index.is_counted(rules, to, unmet, sets))
     }
 
     /// The counts of a soft spread; `None` if no delta has brought the spread's tracker yet.
@@ -146,7 +146,7 @@ impl Block<'_> {
     pub fn rules_allow(&self, need: &Need, among: u64) -> u64 {
         let Some(rules) = &need.rules else { return among };
         let machine_index = &self.view().machine_index;
-        machine_index.rules.filter(rules, (self.index(), among), &machine_index.sets)
+        machine_index.rules.filter(rules, self.lanes(among), &machine_index.sets)
     }
 
     /// The machines in `among` on which no rule of one family rejects a task.
@@ -154,11 +154,7 @@ impl Block<'_> {
     pub fn family_allows(&self, need: &Need, family: RuleFamily, among: u64) -> u64 {
         let Some(rules) = &need.rules else { return among };
         let machine_index = &self.view().machine_index;
-        machine_index.rules.filter_family(
-            (rules, family),
-            (self.index(), among),
-            &machine_index.sets,
-        )
+        machine_index.rules.filter_family(rules, family, self.lanes(among), &machine_index.sets)
     }
 
     /// The machines in `among` on which a task's required affinities to other tasks are met.
@@ -166,6 +162,6 @@ impl Block<'_> {
     pub fn affinity_met(&self, need: &Need, among: u64) -> u64 {
         let Some(rules) = &need.rules else { return among };
         let machine_index = &self.view().machine_index;
-        machine_index.rules.affinity_met(rules, (self.index(), among), &machine_index.sets)
+        machine_index.rules.affinity_met(rules, self.lanes(among), &machine_index.sets)
     }
 }

@@ -117,7 +117,7 @@ impl Backfill {
 
     /// Drops all plans, and sets the order of the queue in which later plans are made.
     pub(crate) fn begin(&self, order: Option<Arc<dyn Order>>) {
-        self.change(|plans| *plans = Plans::new(order, (self.interval_ms, self.window_ms)));
+        self.change(|plans| *plans = Plans::new(order, self.interval_ms, self.window_ms));
     }
 
     /// The plans.
@@ -167,7 +167,7 @@ impl Filter for Backfill {
         let is_kept = |lane: &usize| {
             let row = block.first_row() + lane;
             let holds: SmallVec<[&Hold; 4]> = plans.holds_on(tasks.id, row).collect();
-            !leaves_room(tasks, (row, &part), &holds)
+            !leaves_room(tasks, row, &part, &holds)
         };
         lanes(held).filter(is_kept).fold(among, |word, lane| word & !(1 << lane))
     }
@@ -185,19 +185,19 @@ impl Filter for Backfill {
 }
 
 /// Whether a task that starts now on the machine in a row leaves enough room there for the plans in `holds`.
-fn leaves_room(tasks: &Tasks<'_>, (row, part): (usize, &Part), holds: &[&Hold]) -> bool {
+fn leaves_room(tasks: &Tasks<'_>, row: usize, part: &Part, holds: &[&Hold]) -> bool {
     let now_ms = tasks.view.now_ms();
     let end_ms = tasks.job.runtime_estimate_ms.map_or(u64::MAX, |run| now_ms.saturating_add(run));
     let meets = |hold: &&&Hold| hold.from_ms < end_ms && hold.until_ms > now_ms;
     if !holds.iter().any(|hold| meets(&hold)) {
         return true;
     }
-    if holds.iter().filter(meets).any(|hold| is_too_much(tasks.view, row, (hold, part))) {
+    if holds.iter().filter(meets).any(|hold| is_too_much(tasks.view, row, hold, part)) {
         return false;
     }
     let timeline = Timeline::of(tasks.view, row, holds.iter().copied());
     holds.iter().filter(meets).all(|hold| {
-        let span = (hold.from_ms.max(now_ms), hold.until_ms.min(end_ms));
-        timeline.room(span, part, 1) == 1
+        let period = hold.from_ms.max(now_ms)..hold.until_ms.min(end_ms);
+        timeline.room(period, part, 1) == 1
     })
 }

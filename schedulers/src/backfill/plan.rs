@@ -242,10 +242,10 @@ impl<'a> Search<'a> {
             return false;
         }
         let tasks = tasks(self.view, self.missing.groups[group].group);
-        let span = (slot.hold.from_ms, slot.hold.until_ms);
+        let period = slot.hold.from_ms..slot.hold.until_ms;
         let timeline = Timeline::of(self.view, row, holds.iter().copied());
         allowed(self.evaluator, &tasks, row / BLOCK) >> (row % BLOCK) & 1 == 1
-            && timeline.room(span, &slot.hold.part, slot.hold.tasks) == slot.hold.tasks
+            && timeline.room(period, &slot.hold.part, slot.hold.tasks) == slot.hold.tasks
             && !self.is_reserved(row, group, slot.hold.from_ms)
     }
 
@@ -310,7 +310,7 @@ impl<'a> Search<'a> {
                 return 0;
             }
             match &place.timeline {
-                Some(timeline) => timeline.room((at_ms, until_ms), part, most),
+                Some(timeline) => timeline.room(at_ms..until_ms, part, most),
                 None => room_now(self.view, place.row, part, most),
             }
         };
@@ -403,7 +403,7 @@ impl<'a> Search<'a> {
                     let own = slots.iter().filter(here).map(|slot| &slot.hold);
                     let timeline =
                         Timeline::of(self.view, place.row, self.on(place.row).chain(own));
-                    timeline.room((at_ms, until_ms), part, most)
+                    timeline.room(at_ms..until_ms, part, most)
                 } else {
                     most
                 };

@@ -125,10 +125,7 @@ pub(crate) struct Renewed {
 
 impl Plans {
     /// Creates an empty set of plans for a queue in this order, with this interval between searches and this window.
-    pub(crate) fn new(
-        order: Option<Arc<dyn Order>>,
-        (interval_ms, window_ms): (u64, u64),
-    ) -> Plans {
+    pub(crate) fn new(order: Option<Arc<dyn Order>>, interval_ms: u64, window_ms: u64) -> Plans {
         let order = Some(order.unwrap_or_else(|| Arc::new(ByPrecedence)));
         Plans { order, interval_ms, window_ms, ..Plans::default() }
     }
@@ -304,10 +301,11 @@ impl Plans {
     pub(crate) fn renew(
         &mut self,
         head: Vec<(JobId, MissingTasks)>,
-        (view, evaluator): (&View, &Evaluator),
+        view: &View,
+        evaluator: &Evaluator,
     ) -> Renewed {
         self.turn = None;
-        if let Some(due) = self.confirm(&head, (view, evaluator)) {
+        if let Some(due) = self.confirm(&head, view, evaluator) {
             return Renewed { eased: false, due };
         }
         let mut before = std::mem::take(&mut self.planned);
@@ -324,7 +322,7 @@ impl Plans {
             let old_plan = old.as_ref().and_then(|old| old.plan.clone());
             let wanted = Wanted { id, old, missing };
             let others = Others { after: &after, changed };
-            let (mut next, made) = self.next_plan(wanted, others, (view, evaluator));
+            let (mut next, made) = self.next_plan(wanted, others, view, evaluator);
             next.stamps = next.plan.as_ref().map_or_else(Vec::new, |plan| stamps(plan, view));
             changed |= old_plan != next.plan;
             renewed.eased |= old_plan.is_some() && old_plan != next.plan;
@@ -349,7 +347,8 @@ impl Plans {
     fn confirm(
         &mut self,
         head: &[(JobId, MissingTasks)],
-        (view, evaluator): (&View, &Evaluator),
+        view: &View,
+        evaluator: &Evaluator,
     ) -> Option<Vec<JobId>> {
         let is_same = |(planned, (id, missing)): (&Planned, &(JobId, MissingTasks))| {
             planned.id == *id && planned.missing == *missing
@@ -412,7 +411,8 @@ impl Plans {
         &self,
         Wanted { id, old, missing }: Wanted,
         others: Others<'_>,
-        (view, evaluator): (&View, &Evaluator),
+        view: &View,
+        evaluator: &Evaluator,
     ) -> (Planned, bool) {
         let now_ms = view.now_ms();
         let before: Vec<&Plan> = self.planned.iter().filter_map(|one| one.plan.as_ref()).collect();

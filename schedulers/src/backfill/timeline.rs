@@ -14,6 +14,7 @@
 use omega_cellstate::{Departure, Devices, View};
 use omega_core::{DeviceRequest, DeviceSet, KindId};
 use smallvec::SmallVec;
+use std::ops::Range;
 
 /// Amounts by kind.
 pub(super) type Values = SmallVec<[i64; 4]>;
@@ -89,7 +90,7 @@ pub(super) fn room_now(view: &View, row: usize, part: &Part, most: u32) -> u32 {
 
 /// Whether even the empty machine has too little room for a plan and a further task. If so, the expected departures
 /// need not be examined.
-pub(super) fn is_too_much(view: &View, row: usize, (hold, part): (&Hold, &Part)) -> bool {
+pub(super) fn is_too_much(view: &View, row: usize, hold: &Hold, part: &Part) -> bool {
     part.amounts.iter().enumerate().any(|(kind, amount)| {
         let leaves = |gone: i64, departure: &Departure| {
             gone + departure.amounts.get(kind).copied().unwrap_or(0)
@@ -170,10 +171,11 @@ impl Timeline {
         self.steps.iter().map(|step| step.at_ms)
     }
 
-    /// Number of tasks that fit during a period, at most `most`.
-    pub(super) fn room(&self, (from_ms, until_ms): (u64, u64), part: &Part, most: u32) -> u32 {
-        let first = self.steps.partition_point(|step| step.at_ms <= from_ms).saturating_sub(1);
-        let steps = self.steps[first..].iter().take_while(|step| step.at_ms < until_ms);
+    /// Number of tasks that fit during a period in milliseconds, at most `most`.
+    pub(super) fn room(&self, period: Range<u64>, part: &Part, most: u32) -> u32 {
+        let Range { start, end } = period;
+        let first = self.steps.partition_point(|step| step.at_ms <= start).saturating_sub(1);
+        let steps = self.steps[first..].iter().take_while(|step| step.at_ms < end);
         steps.fold(most, |room, step| if room == 0 { 0 } else { step.room(part, room) })
     }
 }

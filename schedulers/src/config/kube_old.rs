@@ -16,7 +16,8 @@ pub(super) fn filters() -> [Plugin; 2] {
     [
         filter("node_label", |wanted: &Wanted, _| {
             let Wanted { present, absent } = wanted;
-            not_both(("present", present), ("absent", absent))?;
+            let present_keys = Field { name: "present", keys: present };
+            not_both(present_keys, Field { name: "absent", keys: absent })?;
             Ok(NodeLabel::requiring(&present.0, &absent.0))
         })
         .alias("NodeLabel")
@@ -33,7 +34,8 @@ pub(super) fn scores() -> [Plugin; 4] {
     [
         score("node_label", |wished: &Wished, _| {
             let Wished { prefer_present: present, prefer_absent: absent } = wished;
-            not_both(("prefer_present", present), ("prefer_absent", absent))?;
+            let present_keys = Field { name: "prefer_present", keys: present };
+            not_both(present_keys, Field { name: "prefer_absent", keys: absent })?;
             Ok(NodeLabel::preferring(&present.0, &absent.0))
         })
         .alias("NodeLabel")
@@ -83,13 +85,22 @@ impl<'de> Deserialize<'de> for Keys {
     }
 }
 
+/// A field of the arguments that has keys of labels.
+#[derive(Clone, Copy)]
+struct Field<'a> {
+    name: &'a str,
+    keys: &'a Keys,
+}
+
 /// Rejects a key that is in both of two lists that contradict each other, such as `present` and `absent`.
-fn not_both((one, has): (&str, &Keys), (other, lacks): (&str, &Keys)) -> Result<(), ArgumentError> {
-    match lacks.0.iter().position(|key| has.0.contains(key)) {
+fn not_both(one: Field<'_>, other: Field<'_>) -> Result<(), ArgumentError> {
+    let keys = &other.keys.0;
+    match keys.iter().position(|key| one.keys.0.contains(key)) {
         Some(i) => {
+            let (key, also_in) = (&keys[i], one.name);
             let why =
-                format!("the label {:?} is also in {one}: name it in one of them only", lacks.0[i]);
-            Err(ArgumentError::new(format!("{other}[{i}]"), why))
+                format!("the label {key:?} is also in {also_in}: name it in one of them only");
+            Err(ArgumentError::new(format!("{}[{i}]", other.name), why))
         }
         None => Ok(()),
     }

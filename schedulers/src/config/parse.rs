@@ -46,6 +46,12 @@ pub(super) fn parse(text: &str, registry: &Registry) -> Result<Vec<ProfileSpec>,
     Ok(profiles)
 }
 
+/// Position of an error: the bytes in the file, and the path of the field.
+struct At {
+    place: Range<usize>,
+    field: String,
+}
+
 /// Reads one profile.
 struct Reader<'a> {
     source: Source<'a>,
@@ -62,7 +68,7 @@ impl<'a> Reader<'a> {
         let mut plugins = Vec::new();
         for point in Point::ALL {
             for (index, PluginTable { plugin, .. }) in table.plugins(point).iter().enumerate() {
-                plugins.push(self.entry((point, index), plugin, 0)?.1);
+                plugins.push(self.entry(point, index, plugin, 0)?.1);
             }
         }
         self.one_order(table)?;
@@ -72,7 +78,7 @@ impl<'a> Reader<'a> {
         let mut added = Vec::with_capacity(table.score.len());
         for (index, ScoreTable { plugin, weight, .. }) in table.score.iter().enumerate() {
             let weight = self.weight(index, weight.as_ref(), &mut sum)?;
-            let (name, entry) = self.entry((Point::Score, index), plugin, weight)?;
+            let (name, entry) = self.entry(Point::Score, index, plugin, weight)?;
             added.push(name.to_owned());
             plugins.push(entry);
         }
@@ -94,7 +100,8 @@ impl<'a> Reader<'a> {
         let [first, second, ..] = table.order.as_slice() else { return Ok(()) };
         let (line, _) = self.source.place(first.plugin.span().start);
         let fault = Fault::SecondOrder { name: first.plugin.get_ref().clone(), line };
-        let at = (second.plugin.span(), format!("profile[{}].order[1].plugin", self.profile));
+        let field = format!("profile[{}].order[1].plugin", self.profile);
+        let at = At { place: second.plugin.span(), field };
         Err(self.error(at, fault))
     }
 
@@ -103,7 +110,8 @@ impl<'a> Reader<'a> {
         let base = names_of(table.base);
         let mut without = Vec::with_capacity(table.disable.len());
         for (index, spanned) in table.disable.iter().enumerate() {
-            let at = (spanned.span(), format!("profile[{}].disable[{index}]", self.profile));
+            let field = format!("profile[{}].disable[{index}]", self.profile);
+            let at = At { place: spanned.span(), field };
             let name = spanned.get_ref();
             let points = [Point::Score, Point::PostFilter];
             let plugin = match points.into_iter().find_map(|at| self.registry.find(at, name)) {
@@ -128,12 +136,13 @@ impl<'a> Reader<'a> {
     /// Returns the plugin at position `index` of the list of an extension point: its name and its entry.
     fn entry(
         &mut self,
-        (point, index): (Point, usize),
+        point: Point,
+        index: usize,
         written: &Spanned<String>,
         weight: i32,
     ) -> Result<(&'a str, Entry), ConfigError> {
         let path = format!("profile[{}].{point}[{index}]", self.profile);
-        let at = (written.span(), format!("{path}.plugin"));
+        let at = At { place: written.span(), field: format!("{path}.plugin") };
         let name = written.get_ref();
         let Some(plugin) = self.registry.find(point, name) else {
             return Err(self.error(at, self.unknown(point, name)));
@@ -143,7 +152,7 @@ impl<'a> Reader<'a> {
         }
         self.name_once(plugin, at)?;
         let field = format!("{path}.args");
-        let arguments = arguments(self.document, self.profile, (point, index)).cloned();
+        let arguments = arguments(self.document, self.profile, point, index).cloned();
         let nothing = || Spanned::new(written.span(), DeValue::Table(DeTable::new()));
         let arguments = arguments.unwrap_or_else(nothing);
         let place = arguments.span();
@@ -170,16 +179,13 @@ impl<'a> Reader<'a> {
             _ => Fault::WeightTooLarge { weight: given },
         };
         let place = weight.map_or(0..0, Spanned::span);
-        Err(self.error((place, format!("profile[{}].score[{index}].weight", self.profile)), fault))
+        let field = format!("profile[{}].score[{index}].weight", self.profile);
+        Err(self.error(At { place, field }, fault))
     }
 
     /// Records a plugin as listed, and rejects it if the profile has already listed it at the same extension point.
-    fn name_once(
-        &mut self,
-        plugin: &'a Plugin,
-        at: (Range<usize>, String),
-    ) -> Result<(), ConfigError> {
-        let (line, _) = self.source.place(at.0.start);
+    fn name_once(&mut self, plugin: &'a Plugin, at: At) -> Result<(), ConfigError> {
+        let (line, _) = self.source.place(at.place.start);
         let same = |(point, name, _): &&(Point, &str, usize)| {
             *point == plugin.point() && *name == plugin.name()
         };
@@ -205,8 +211,8 @@ impl<'a> Reader<'a> {
         Fault::UnknownPlugin { point, name, known }
     }
 
-    fn error(&self, (place, field): (Range<usize>, String), fault: Fault) -> ConfigError {
-        self.source.error(&place, field, fault)
+    fn error(&self, at: At, fault: Fault) -> ConfigError {
+        self.source.error(&at.place, at.field, fault)
     }
 }
 
@@ -224,7 +230,8 @@ fn is_always(plugin: &Plugin) -> bool {
 fn arguments<'a, 'd>(
     document: &'a Value<'d>,
     profile: usize,
-    (point, index): (Point, usize),
+    point: Point,
+    index: usize,
 ) -> Option<&'a Value<'d>> {
     let profile = document.get_ref().get("profile")?.get_ref().get(profile)?;
     let plugin = profile.get_ref().get(point.name())?.get_ref().get(index)?;

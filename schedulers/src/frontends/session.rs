@@ -69,7 +69,7 @@ impl Session {
     fn claimed(&self) -> BTreeSet<TaskId> {
         let open = (0..self.view.open_claims()).filter_map(|index| self.view.open_claim(index));
         let unknown = self.unknown.iter().flat_map(|txn| &txn.claims).map(|claim| claim.task);
-        open.map(|(task, ..)| task).chain(unknown).collect()
+        open.map(|claim| claim.task).chain(unknown).collect()
     }
 
     /// Sends the transaction with an unknown outcome again. Returns the transaction and its outcome; `None` if there is

@@ -41,6 +41,13 @@ impl Mark {
     }
 }
 
+/// A task as recorded: the position of its group in the job, and its state.
+#[derive(Clone, Copy, Debug)]
+struct TaskEntry {
+    group: u16,
+    mark: Mark,
+}
+
 /// A task that has lost its machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Left {
@@ -58,7 +65,7 @@ pub(crate) struct Entry {
     pub(crate) job: Arc<Job>,
     /// Resources that a task of each group needs, by group and kind.
     needs: Vec<Vec<i64>>,
-    tasks: Vec<(u16, Mark)>,
+    tasks: Vec<TaskEntry>,
     waiting: Vec<BTreeSet<u32>>,
     /// Resources that the job's tasks use.
     pub(crate) used: Sums,
@@ -85,9 +92,9 @@ struct Usage {
 impl Usage {
     /// Sets a task's group and mark, and updates the used amounts of its job and its tenant. Returns the old group and
     /// mark.
-    fn set(&mut self, entry: &mut Entry, index: u32, now: (u16, Mark)) -> (u16, Mark) {
+    fn set(&mut self, entry: &mut Entry, index: u32, now: TaskEntry) -> TaskEntry {
         let before = entry.set(index, now);
-        if before.0 == now.0 && before.1.uses() == now.1.uses() {
+        if before.group == now.group && before.mark.uses() == now.mark.uses() {
             return before;
         }
         self.changes += 1;
@@ -95,9 +102,9 @@ impl Usage {
             Some(sums) => sums,
             None => self.tenants.entry(entry.job.tenant.clone()).or_default(),
         };
-        for ((group, mark), sign) in [(before, -1), (now, 1)] {
-            if mark.uses() {
-                let need = entry.needs.get(usize::from(group)).map_or(&[][..], Vec::as_slice);
+        for (task, sign) in [(before, -1), (now, 1)] {
+            if task.mark.uses() {
+                let need = entry.needs.get(usize::from(task.group)).map_or(&[][..], Vec::as_slice);
                 count(&mut entry.used, need, sign);
                 count(tenant, need, sign);
             }
@@ -109,8 +116,8 @@ impl Usage {
     fn remove(&mut self, entry: &Entry) {
         self.changes += 1;
         let Some(tenant) = self.tenants.get_mut(&entry.job.tenant) else { return };
-        for (group, _) in entry.tasks.iter().filter(|(_, mark)| mark.uses()) {
-            count(tenant, entry.need(*group), -1);
+        for task in entry.tasks.iter().filter(|task| task.mark.uses()) {
+            count(tenant, entry.need(task.group), -1);
         }
         if tenant.iter().all(|sum| *sum == 0) {
             self.tenants.remove(&entry.job.tenant);
@@ -141,7 +148,8 @@ impl Entry {
         let groups = entry.job.clone();
         for (group, index) in groups.groups.iter().zip(0..) {
             let first = entry.tasks.len() as u32;
-            entry.tasks.extend((0..group.count).map(|_| (index, Mark::Waiting)));
+            let task = TaskEntry { group: index, mark: Mark::Waiting };
+            entry.tasks.extend((0..group.count).map(|_| task));
             entry.waiting[usize::from(index)] = (first..entry.tasks.len() as u32).collect();
         }
         entry
@@ -174,21 +182,22 @@ impl Entry {
 
     /// The group and the mark of a task.
     pub(crate) fn task(&self, index: u32) -> Option<(usize, Mark)> {
-        self.tasks.get(index as usize).map(|(group, mark)| (usize::from(*group), *mark))
+        self.tasks.get(index as usize).map(|task| (usize::from(task.group), task.mark))
     }
 
     /// Sets a task's group and mark. Returns the old ones.
-    fn set(&mut self, index: u32, (group, mark): (u16, Mark)) -> (u16, Mark) {
+    fn set(&mut self, index: u32, now: TaskEntry) -> TaskEntry {
+        let TaskEntry { group, mark } = now;
         let at = index as usize;
         if self.tasks.len() <= at {
-            self.tasks.resize(at + 1, (group, Mark::Over));
+            self.tasks.resize(at + 1, TaskEntry { group, mark: Mark::Over });
         }
         if self.waiting.len() <= usize::from(group) {
             self.waiting.resize_with(usize::from(group) + 1, BTreeSet::new);
         }
-        let before = std::mem::replace(&mut self.tasks[at], (group, mark));
-        if before.1 == Mark::Waiting {
-            self.waiting[usize::from(before.0)].remove(&index);
+        let before = std::mem::replace(&mut self.tasks[at], now);
+        if before.mark == Mark::Waiting {
+            self.waiting[usize::from(before.group)].remove(&index);
         }
         if mark == Mark::Waiting {
             self.waiting[usize::from(group)].insert(index);
@@ -236,8 +245,8 @@ impl TaskIndex {
     /// Records the mark of a task before a delta contains its state.
     pub(crate) fn note(&mut self, id: TaskId, mark: Mark) {
         let Some(entry) = self.jobs.get_mut(&id.job) else { return };
-        let Some((group, _)) = entry.tasks.get(id.index as usize).copied() else { return };
-        self.usage.set(entry, id.index, (group, mark));
+        let Some(known) = entry.tasks.get(id.index as usize).copied() else { return };
+        self.usage.set(entry, id.index, TaskEntry { mark, ..known });
     }
 
     /// Applies the delta of a sync. `is_claimed` returns whether a task has a claim that the cell has not answered.
@@ -255,31 +264,31 @@ impl TaskIndex {
             }
         }
         for change in &delta.tasks {
-            self.apply_task(change, is_claimed(change.id));
+            let mark = match Mark::of(change.state) {
+                Mark::Waiting if is_claimed(change.id) => Mark::Claimed,
+                mark => mark,
+            };
+            self.apply_task(change, mark);
         }
         if delta.full {
             let ended = delta.tasks.iter().filter(|task| task.state.ended());
             let ended: BTreeMap<TaskId, TaskState> =
                 ended.map(|task| (task.id, task.state)).collect();
-            for (task, machine, tenant) in before {
-                let ended = ended.get(&task).copied();
-                if let Some(state) = self.compare((task, machine), ended) {
-                    self.left.push(Left { task, machine, state, tenant });
+            for had in before {
+                let ended = ended.get(&had.task).copied();
+                if let Some(state) = self.compare(had.task, had.machine, ended) {
+                    self.left.push(Left { state, ..had });
                 }
             }
             self.mark_claimed(is_claimed);
         }
     }
 
-    fn apply_task(&mut self, change: &TaskDelta, is_claimed: bool) {
+    fn apply_task(&mut self, change: &TaskDelta, mark: Mark) {
         let Some(entry) = self.jobs.get_mut(&change.id.job) else { return };
-        let mark = match Mark::of(change.state) {
-            Mark::Waiting if is_claimed => Mark::Claimed,
-            mark => mark,
-        };
-        let now = (change.group, mark);
+        let now = TaskEntry { group: change.group, mark };
         let before = self.usage.set(entry, change.id.index, now);
-        if let (_, Mark::Placed(machine)) = before
+        if let Mark::Placed(machine) = before.mark
             && mark != Mark::Placed(machine)
         {
             let tenant = entry.job.tenant.clone();
@@ -291,8 +300,8 @@ impl TaskIndex {
     fn remove(&mut self, id: JobId) {
         let Some(entry) = self.jobs.remove(&id) else { return };
         self.usage.remove(&entry);
-        for (index, (_, mark)) in (0..).zip(&entry.tasks) {
-            if let Mark::Placed(machine) = *mark {
+        for (index, known) in (0..).zip(&entry.tasks) {
+            if let Mark::Placed(machine) = known.mark {
                 let task = TaskId { job: id, index };
                 let tenant = entry.job.tenant.clone();
                 self.left.push(Left { task, machine, state: None, tenant });
@@ -300,16 +309,18 @@ impl TaskIndex {
         }
     }
 
-    /// Clears the index before a full delta. Returns the tasks that had machines.
-    fn forget_all(&mut self) -> Vec<(TaskId, MachineId, Text)> {
+    /// Clears the index before a full delta. Returns the tasks that had machines, as if their jobs had been removed.
+    fn forget_all(&mut self) -> Vec<Left> {
         let jobs = std::mem::take(&mut self.jobs);
         self.usage.clear();
         let mut placed = Vec::new();
         for (job, entry) in jobs {
             self.stale.insert(job);
-            for (index, (_, mark)) in (0..).zip(&entry.tasks) {
-                if let Mark::Placed(machine) = mark {
-                    placed.push((TaskId { job, index }, *machine, entry.job.tenant.clone()));
+            for (index, known) in (0..).zip(&entry.tasks) {
+                if let Mark::Placed(machine) = known.mark {
+                    let task = TaskId { job, index };
+                    let tenant = entry.job.tenant.clone();
+                    placed.push(Left { task, machine, state: None, tenant });
                 }
             }
         }
@@ -322,7 +333,8 @@ impl TaskIndex {
     /// removed. `ended` is the state of the task in the delta if it has ended.
     fn compare(
         &self,
-        (task, machine): (TaskId, MachineId),
+        task: TaskId,
+        machine: MachineId,
         ended: Option<TaskState>,
     ) -> Option<Option<TaskState>> {
         match self.task(task).map(|(_, mark)| mark) {

@@ -139,7 +139,7 @@ impl PeakController {
         self.resting.retain(|_, until| *until > now_ms);
         let budgets = self.settings.disruptions.iter().map(|budget| budget.now(&self.view));
         let rests = |task: TaskId| self.resting.contains_key(&task);
-        let plan = plan(&self.view, budgets.collect(), (self.settings.changes_max, &rests));
+        let plan = plan(&self.view, budgets.collect(), self.settings.changes_max, &rests);
         let machines_over_share = plan.over as u64;
         let mut counts = StepCounts { machines_over_share, ..StepCounts::default() };
         if plan.is_empty() {

@@ -47,7 +47,8 @@ impl Plan {
 pub fn plan(
     view: &View,
     mut budgets: Vec<Budget>,
-    (most, rests): (usize, &dyn Fn(TaskId) -> bool),
+    most: usize,
+    rests: &dyn Fn(TaskId) -> bool,
 ) -> Plan {
     let mut plan = Plan::default();
     let of_calendars: Vec<usize> = (0..view.rows()).filter(|row| view.has_peaks(*row)).collect();
@@ -57,7 +58,7 @@ pub fn plan(
             continue;
         }
         let tasks = batch_on(view, *row).into_iter().filter(|task| !rests(task.placed.id));
-        let tasks = step_back(view, (tasks.collect(), &mut room), &mut budgets);
+        let tasks = step_back(view, tasks.collect(), &mut room, &mut budgets);
         let changes = tasks.iter().filter(|task| task.fate != Fate::Stays);
         let left = most.saturating_sub(plan.len());
         plan.over += usize::from(room.is_over() || changes.clone().count() > left);
@@ -153,7 +154,8 @@ impl Room {
 /// Chooses the tasks to throttle and to release, until batch is within its share or no candidate is left.
 fn step_back(
     view: &View,
-    (mut tasks, room): (Vec<Batch>, &mut Room),
+    mut tasks: Vec<Batch>,
+    room: &mut Room,
     budgets: &mut [Budget],
 ) -> Vec<Batch> {
     for task in &mut tasks {

@@ -27,7 +27,7 @@ pub(crate) struct ClassRef<'a> {
 }
 
 impl ClassRef<'_> {
-    pub(crate) fn new((group, kind): (&TaskGroup, JobKind), job: Option<JobId>) -> ClassRef<'_> {
+    pub(crate) fn new(group: &TaskGroup, kind: JobKind, job: Option<JobId>) -> ClassRef<'_> {
         let mut hasher = FixedState::default().build_hasher();
         (&group.request, &group.devices, &group.cores, &group.labels).hash(&mut hasher);
         (&group.images, &group.rules).hash(&mut hasher);

@@ -53,7 +53,7 @@ impl Failures {
         if !is_local(profile, &tasks) || by.events().meets(Events::ROOM_TAKEN) {
             return;
         }
-        let class = ClassRef::new((tasks.group, tasks.job.kind), None);
+        let class = ClassRef::new(tasks.group, tasks.job.kind, None);
         if self.known.iter().any(|failed| failed.class.is(class)) {
             return;
         }
@@ -103,7 +103,7 @@ impl Failures {
             return None;
         }
         let tasks = tasks(view, group);
-        let class = ClassRef::new((tasks.group, tasks.job.kind), None);
+        let class = ClassRef::new(tasks.group, tasks.job.kind, None);
         self.known.iter().position(|failed| failed.class.is(class))
     }
 

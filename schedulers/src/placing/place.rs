@@ -23,6 +23,17 @@ use rand::Rng;
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 
+/// A group whose tasks are to be placed, the profile that decides where, and the settings of the search.
+#[derive(Clone, Copy, Debug)]
+pub struct GroupPlacement<'a> {
+    /// The filters and scores.
+    pub profile: &'a Profile,
+    /// The settings of the search.
+    pub placement: Placement,
+    /// The tasks' group, compiled.
+    pub group: GroupRef,
+}
+
 /// Places tasks on a view. Keep a placer for many calls, because it reuses its buffers.
 #[derive(Debug, Default)]
 pub struct Placer {
@@ -38,10 +49,11 @@ impl Placer {
     pub fn place(
         &mut self,
         view: &mut View,
-        (profile, how): (&Profile, Placement),
-        (group, tasks): (GroupRef, &[TaskId]),
+        wanted: GroupPlacement<'_>,
+        tasks: &[TaskId],
         rng: &mut impl Rng,
     ) -> usize {
+        let GroupPlacement { profile, placement: how, group } = wanted;
         let enough = tasks.len().min(view.cell_room(group));
         let tasks = &tasks[..view.quota_room(group, enough)];
         if tasks.is_empty() {
@@ -57,7 +69,10 @@ impl Placer {
         };
         if tasks.len() == 1 || self.depends_on_others(view, profile, group) {
             let one = Request { tasks: 1, ..request };
-            let placed = |task: &&TaskId| self.place_one(view, one, (**task, how), rng);
+            let placed = |task: &&TaskId| {
+                let best = self.best_for_one(view, one, how, rng);
+                best.is_some_and(|best| claim(view, group, **task, best))
+            };
             return tasks.iter().take_while(placed).count();
         }
         search(view, request, rng, &mut self.candidates);
@@ -68,11 +83,11 @@ impl Placer {
     pub(crate) fn has_room(
         &mut self,
         view: &mut View,
-        how: (&Profile, Placement),
-        (group, task): (GroupRef, TaskId),
+        wanted: GroupPlacement<'_>,
+        task: TaskId,
         rng: &mut impl Rng,
     ) -> bool {
-        let placed = self.place(view, how, (group, &[task]), rng);
+        let placed = self.place(view, wanted, &[task], rng);
         view.drop_claims(placed);
         placed > 0
     }
@@ -87,21 +102,17 @@ impl Placer {
         profile.evaluator.active(&tasks(view, group)).reads_other_machines()
     }
 
-    fn place_one(
+    /// Returns a random one of the best machines for one task; `None` if no machine is feasible.
+    fn best_for_one(
         &mut self,
         view: &mut View,
         request: Request<'_>,
-        (task, how): (TaskId, Placement),
+        how: Placement,
         rng: &mut impl Rng,
-    ) -> bool {
+    ) -> Option<Candidate> {
         let found = &mut self.candidates;
         let known = if how.reuse { self.reuse.best(view, request, rng, found) } else { None };
-        let best = known.unwrap_or_else(|| search_best(view, request, rng, found));
-        let Some(best) = best else { return false };
-        let machine = view.machine_id(best.row as usize);
-        let claimed = view.claim_in_quota(task, machine, request.group);
-        debug_assert!(claimed.is_ok(), "the filters allowed what the check rejects: {claimed:?}");
-        claimed.is_ok()
+        known.unwrap_or_else(|| search_best(view, request, rng, found))
     }
 
     /// Builds the heap of the best `count` candidates in `self.best`.
@@ -141,9 +152,12 @@ impl Placer {
                 Some(score) => best.score = score,
                 None => {
                     let full = PeekMut::pop(best);
-                    let of = (&tasks(view, request.group), &active);
+                    let tasks = tasks(view, request.group);
                     // Without the full machine, the relative scores of other machines may be different.
-                    if is_ranked && self.candidates.leave_out(&full, of) && placed < ids.len() {
+                    if is_ranked
+                        && self.candidates.leave_out(&full, &tasks, &active)
+                        && placed < ids.len()
+                    {
                         self.heap_of_found(ids.len() - placed);
                     }
                 }
@@ -151,6 +165,13 @@ impl Placer {
         }
         placed
     }
+}
+
+/// Claims the machine of a candidate for a task. Returns whether the claim succeeded.
+fn claim(view: &mut View, group: GroupRef, task: TaskId, best: Candidate) -> bool {
+    let claimed = view.claim_in_quota(task, view.machine_id(best.row as usize), group);
+    debug_assert!(claimed.is_ok(), "the filters allowed what the check rejects: {claimed:?}");
+    claimed.is_ok()
 }
 
 /// The score of a machine after a claim, without relative scores; `None` if no further task fits.

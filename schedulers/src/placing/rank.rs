@@ -64,7 +64,8 @@ impl Standings {
     pub(crate) fn leave_out(
         &mut self,
         position: usize,
-        (tasks, active): (&Tasks<'_>, &Active<'_>),
+        tasks: &Tasks<'_>,
+        active: &Active<'_>,
         words: &[(u32, u64)],
     ) -> Vec<i32> {
         for raw in self.raw.iter_mut().filter(|raw| !raw.is_empty()) {

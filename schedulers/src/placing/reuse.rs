@@ -20,7 +20,6 @@ use crate::placing::search::{
     Bounds, Candidate, Candidates, Keep, Limits, PARALLEL_BLOCKS, Request, Scan, keep_best, limits,
 };
 use omega_cellstate::{BLOCK, View};
-use omega_core::{JobId, JobKind, TaskGroup};
 use rand::Rng;
 
 /// Maximum number of classes in the cache; the least recently used one is dropped. A class costs 24 bytes for each
@@ -80,7 +79,8 @@ impl Reuse {
         }
         let job = reads_job.then(|| view.job_id(request.group));
         let moment = if active.reads(Reads::TIME) { view.now_ms() } else { 0 };
-        let index = self.class_of((tasks.group, tasks.job.kind), job, (active.asked(), moment));
+        let class = ClassRef::new(tasks.group, tasks.job.kind, job);
+        let index = self.class_of(class, active.asked(), moment);
         let class = &mut self.classes[index];
         if class.blocks.is_empty() && view.blocks() > PARALLEL_BLOCKS {
             // In a large cell, the first search of a class is left to the search with several threads, which is faster.
@@ -101,14 +101,8 @@ impl Reuse {
     }
 
     /// The position of a class, which is added if it is new.
-    fn class_of(
-        &mut self,
-        group: (&TaskGroup, JobKind),
-        job: Option<JobId>,
-        (asked, moment): (Asked, u64),
-    ) -> usize {
+    fn class_of(&mut self, wanted: ClassRef<'_>, asked: Asked, moment: u64) -> usize {
         self.searches += 1;
-        let wanted = ClassRef::new(group, job);
         let is_it = |known: &Remembered| known.class.is(wanted);
         let index = self.classes.iter().position(is_it).unwrap_or_else(|| {
             let (class, blocks) = (wanted.to_class(), Vec::new());

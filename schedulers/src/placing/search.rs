@@ -162,14 +162,15 @@ impl Candidates {
     pub(crate) fn leave_out(
         &mut self,
         candidate: &Candidate,
-        (tasks, active): (&Tasks<'_>, &Active<'_>),
+        tasks: &Tasks<'_>,
+        active: &Active<'_>,
     ) -> bool {
         let position = self.position(candidate);
         let row = candidate.row as usize;
         let word = self.words.iter_mut().find(|(block, _)| *block as usize == row / BLOCK);
         word.expect("a candidate was found").1 &= !(1 << (row % BLOCK));
         self.found.remove(position);
-        let before = self.standings.leave_out(position, (tasks, active), &self.words);
+        let before = self.standings.leave_out(position, tasks, active, &self.words);
         let mut changed = false;
         for ((found, before), now) in self.found.iter_mut().zip(before).zip(self.standings.total())
         {
@@ -214,7 +215,7 @@ impl Request<'_> {
 
 /// Collects feasible machines.
 pub fn search(view: &mut View, request: Request<'_>, rng: &mut impl Rng, into: &mut Candidates) {
-    search_for(view, (request, Keep::All), rng, into);
+    search_for(view, request, Keep::All, rng, into);
 }
 
 /// Searches for one task, and returns a random one of the best machines; `None` if no machine is feasible.
@@ -224,7 +225,7 @@ pub(crate) fn search_best(
     rng: &mut impl Rng,
     into: &mut Candidates,
 ) -> Option<Candidate> {
-    search_for(view, (request, Keep::Best(request.best())), rng, into);
+    search_for(view, request, Keep::Best(request.best()), rng, into);
     into.pick(request.best(), rng)
 }
 
@@ -238,7 +239,8 @@ pub(crate) enum Keep {
 
 fn search_for(
     view: &mut View,
-    (request, keep): (Request<'_>, Keep),
+    request: Request<'_>,
+    keep: Keep,
     rng: &mut impl Rng,
     into: &mut Candidates,
 ) {

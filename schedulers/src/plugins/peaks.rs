@@ -2,7 +2,7 @@
 
 use crate::framework::events::Events;
 use crate::framework::plugin::{CellChecks, Filter, Reads, Tasks};
-use omega_cellstate::Block;
+use omega_cellstate::{Block, PeakLimit};
 use omega_core::DAY_MS;
 
 /// Filter: with the task, batch tasks stay within their share of the machine at this hour.
@@ -43,7 +43,8 @@ impl Filter for PeakHours {
 /// Returns a clause with the end of the peak that keeps these tasks off the machine in a row; `None`
 /// if no peak does.
 pub(crate) fn why_held_back(tasks: &Tasks<'_>, row: usize) -> Option<String> {
-    let (kind, calendar, ends_ms) = tasks.view.peak_over(row, tasks.job, tasks.need)?;
+    let limit = tasks.view.peak_over(row, tasks.job, tasks.need)?;
+    let PeakLimit { kind, calendar, ends_ms } = limit;
     let kind = tasks.view.kinds().get(kind).map_or("it", |kind| &kind.name);
     let minutes = ends_ms % u64::from(DAY_MS) / 60_000;
     let (hour, minute) = (minutes / 60, minutes % 60);

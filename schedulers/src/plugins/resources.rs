@@ -52,7 +52,7 @@ impl Filter for ResourcesFit {
     }
 
     fn curable(&self, tasks: &Tasks<'_>, block: Block<'_>, refused: u64) -> u64 {
-        could_fit(tasks, block, (refused, &[]))
+        could_fit(tasks, block, refused, &[])
     }
 
     fn covers(&self) -> CellChecks {
@@ -72,11 +72,7 @@ const TASKS_KIND: &str = "pods";
 
 /// Machines that could fit a task if they were empty. As in Kubernetes, neither the maximum number of tasks nor ignored
 /// kinds are considered.
-pub(super) fn could_fit(
-    tasks: &Tasks<'_>,
-    block: Block<'_>,
-    (among, ignored): (u64, &[bool]),
-) -> u64 {
+pub(super) fn could_fit(tasks: &Tasks<'_>, block: Block<'_>, among: u64, ignored: &[bool]) -> u64 {
     let counted = tasks.view.kinds().by_name(TASKS_KIND);
     let ignores = |kind: KindId| ignored.get(kind.index()).copied().unwrap_or(false);
     let requests = tasks.group.request.iter();
@@ -102,6 +98,7 @@ pub const SCORED_KINDS_MAX: usize = 4;
 struct Weights {
     kinds: Vec<KindId>,
     weights: Vec<f32>,
+    better: Better,
 }
 
 /// Whether more or less free resources are better.
@@ -112,40 +109,36 @@ enum Better {
 }
 
 impl Weights {
-    fn new(weights: &[(KindId, u32)]) -> Weights {
+    fn new(weights: &[(KindId, u32)], better: Better) -> Weights {
         debug_assert!((1..=SCORED_KINDS_MAX).contains(&weights.len()), "{weights:?}");
         let sum: u32 = weights.iter().map(|(_, weight)| weight).sum();
         Weights {
             kinds: weights.iter().map(|(kind, _)| *kind).collect(),
             weights: weights.iter().map(|(_, w)| *w as f32 / sum.max(1) as f32).collect(),
+            better,
         }
     }
 
     /// Scores machines by the mean of the remaining resources.
-    fn score(
-        &self,
-        tasks_and_block: (&Tasks<'_>, Block<'_>),
-        among: u64,
-        scores: &mut [i32; BLOCK],
-        better: Better,
-    ) {
+    fn score(&self, tasks: &Tasks<'_>, block: Block<'_>, among: u64, scores: &mut [i32; BLOCK]) {
         // Each number of kinds has its own loop over the lanes, so that sums stay in registers.
         let written = match self.kinds.len() {
-            1 => self.write::<1>(tasks_and_block, among, scores, better),
-            2 => self.write::<2>(tasks_and_block, among, scores, better),
-            3 => self.write::<3>(tasks_and_block, among, scores, better),
-            _ => self.write::<4>(tasks_and_block, among, scores, better),
+            1 => self.write::<1>(tasks, block, among, scores),
+            2 => self.write::<2>(tasks, block, among, scores),
+            3 => self.write::<3>(tasks, block, among, scores),
+            _ => self.write::<4>(tasks, block, among, scores),
         };
         debug_assert!(written.is_some(), "the profile has the view keep what the scores read");
     }
 
     fn write<const N: usize>(
         &self,
-        (tasks, block): (&Tasks<'_>, Block<'_>),
+        tasks: &Tasks<'_>,
+        block: Block<'_>,
         among: u64,
         scores: &mut [i32; BLOCK],
-        better: Better,
     ) -> Option<()> {
+        let better = self.better;
         let share = |i: usize| {
             let kind = *self.kinds.get(i)?;
             let request = tasks.need.request.get(kind.index()).copied().unwrap_or(0);
@@ -214,7 +207,7 @@ impl LeastAllocated {
     /// Creates the score with a weight for each counted kind, 1 to [`SCORED_KINDS_MAX`] of them.
     #[must_use]
     pub fn new(weights: &[(KindId, u32)]) -> LeastAllocated {
-        LeastAllocated(Weights::new(weights))
+        LeastAllocated(Weights::new(weights, Better::More))
     }
 }
 
@@ -238,7 +231,7 @@ impl Score for LeastAllocated {
     }
 
     fn score(&self, tasks: &Tasks<'_>, block: Block<'_>, among: u64, scores: &mut [i32; BLOCK]) {
-        self.0.score((tasks, block), among, scores, Better::More);
+        self.0.score(tasks, block, among, scores);
     }
 }
 
@@ -250,7 +243,7 @@ impl MostAllocated {
     /// Creates the score with a weight for each counted kind, 1 to [`SCORED_KINDS_MAX`] of them.
     #[must_use]
     pub fn new(weights: &[(KindId, u32)]) -> MostAllocated {
-        MostAllocated(Weights::new(weights))
+        MostAllocated(Weights::new(weights, Better::Less))
     }
 }
 
@@ -274,7 +267,7 @@ impl Score for MostAllocated {
     }
 
     fn score(&self, tasks: &Tasks<'_>, block: Block<'_>, among: u64, scores: &mut [i32; BLOCK]) {
-        self.0.score((tasks, block), among, scores, Better::Less);
+        self.0.score(tasks, block, among, scores);
     }
 }
 

@@ -64,7 +64,7 @@ impl Filter for VolumeFilter {
 
     fn filter(&self, tasks: &Tasks<'_>, block: Block<'_>, among: u64) -> u64 {
         let machine = |lane| block.machine(lane).map(|machine| &**machine);
-        self.volumes.allows((&tasks.group.volumes, self.aspect), among, machine)
+        self.volumes.allows(&tasks.group.volumes, self.aspect, among, machine)
     }
 
     fn curable(&self, _: &Tasks<'_>, _: Block<'_>, _: u64) -> u64 {

@@ -9,6 +9,7 @@
 
 use super::aims::demand::{Change, Swings};
 use super::aims::move_costs::Between;
+use super::aims::rules::Shift;
 use super::objective::{Costs, MACHINE, MOVE, Objectives, PAIR};
 use super::plan::Picture;
 use super::valuation::{Objective, Spot, Weights};
@@ -145,22 +146,18 @@ impl Account {
     }
 
     /// Returns by how much the cost of a row falls if a task of a job leaves it.
-    pub(super) fn leaving(&self, view: &View, row: usize, (job, need): (JobId, &Need)) -> i64 {
+    pub(super) fn leaving(&self, view: &View, row: usize, job: JobId, need: &Need) -> i64 {
         let changes = [Change { job, request: &need.request, sign: -1 }];
         let freed = |kind| view.freed(row, need, KindId(kind as u8));
         let value = self.value_with(view, row, &changes, freed);
         self.values[row] - value + self.pairs(job, row, -1)
     }
 
-    /// Returns by how much the cost of `row` rises if a task of a job arrives from the row `from`, with the cost of a
-    /// move between the two machines. The caller has removed the task from the view, but not from the count of its old
+    /// Returns by how much the cost of a row rises if a task arrives there from another row, with the cost of a move
+    /// between the two machines. The caller has removed the task from the view, but not from the count of its old
     /// domain.
-    pub(super) fn arriving(
-        &self,
-        view: &View,
-        (row, from): (usize, usize),
-        (job, need): (JobId, &Need),
-    ) -> i64 {
+    pub(super) fn arriving(&self, view: &View, shift: Shift, need: &Need) -> i64 {
+        let Shift { job, from, to: row } = shift;
         let changes = [Change { job, request: &need.request, sign: 1 }];
         let taken = |kind| -view.taken(row, need, KindId(kind as u8));
         let value = self.value_with(view, row, &changes, taken);

@@ -7,7 +7,7 @@
 use super::account::Proposed;
 use super::aims::demand::Change;
 use super::plan::Why;
-use super::search::{Look, Search, shifts, step};
+use super::search::{Look, Occupant, Search, shifts, step};
 use omega_cellstate::{Need, PlacedTask};
 use omega_core::{KindId, Reason};
 use rand::RngExt;
@@ -102,15 +102,17 @@ fn is_plain(need: &Need) -> bool {
 }
 
 /// Moves another task to make room for a task for which no machine has room. Returns whether both tasks were moved.
-pub(super) fn make_room(search: &mut Search<'_>, (row, task): (usize, PlacedTask)) -> bool {
+pub(super) fn make_room(search: &mut Search<'_>, lacks: Occupant) -> bool {
+    let Occupant { row, task } = lacks;
     let Some(known) = search.know(task) else { return false };
     let look = Look::UntilFeasible(search.settings.machines_each);
-    for (at, other) in room_makers(search, (row, task), known) {
+    for maker in room_makers(search, lacks, known) {
+        let Occupant { row: at, task: other } = maker;
         let Some(of_other) = search.know(other) else { continue };
         if search.may_move(&[(other, of_other), (task, known)]).is_err() {
             continue;
         }
-        let Ok((to, _)) = search.cheapest((at, other), of_other, look) else { continue };
+        let Ok((to, _)) = search.cheapest(maker, of_other, look) else { continue };
         let goes = Proposed { task: other, from: at, to };
         let comes = Proposed { task, from: row, to: at };
         if search.hold.any() {
@@ -146,13 +148,9 @@ fn in_two_waves(search: &mut Search<'_>, goes: Proposed, comes: Proposed) -> boo
     true
 }
 
-/// Returns the tasks whose departure would make enough room, each with its row; the tasks that are cheapest to move
-/// come first.
-fn room_makers(
-    search: &mut Search<'_>,
-    (row, task): (usize, PlacedTask),
-    known: usize,
-) -> Vec<(usize, PlacedTask)> {
+/// Returns the tasks whose departure would make enough room; the tasks that are cheapest to move come first.
+fn room_makers(search: &mut Search<'_>, lacks: Occupant, known: usize) -> Vec<Occupant> {
+    let Occupant { row, task } = lacks;
     search.view.lift(row, task);
     let group = search.group(known);
     let is_short = |at: &usize| {
@@ -174,11 +172,11 @@ fn room_makers(
             });
             if fits && !search.misplaced.contains(&other.id) {
                 let size = search.account.objective().of_move(theirs);
-                makers.push((size, other.id, (at, other)));
+                makers.push((size, Occupant { row: at, task: other }));
             }
         }
     }
-    makers.sort_by_key(|(size, id, _)| (*size, *id));
+    makers.sort_by_key(|(size, maker)| (*size, maker.task.id));
     makers.truncate(ROOM_TRIES);
-    makers.into_iter().map(|(.., maker)| maker).collect()
+    makers.into_iter().map(|(_, maker)| maker).collect()
 }

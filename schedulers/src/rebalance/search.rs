@@ -38,6 +38,13 @@ pub(super) struct Known {
     stays: Option<Hindrance>,
 }
 
+/// A placed task, and the row of its machine.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Occupant {
+    pub(super) row: usize,
+    pub(super) task: PlacedTask,
+}
+
 /// Number of machines that are examined for one task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Look {
@@ -211,7 +218,7 @@ impl<'a> Search<'a> {
         let request = &self.need(known).request;
         let misplaced =
             if self.misplaced.contains(&task.id) { self.account.of_misplaced() } else { 0 };
-        self.account.leaving(self.view, row, (task.id.job, self.need(known))) + misplaced
+        self.account.leaving(self.view, row, task.id.job, self.need(known)) + misplaced
             - self.account.of_move(task.id.job, request, self.left.moved_of(task.id.job))
     }
 
@@ -219,17 +226,19 @@ impl<'a> Search<'a> {
     /// gain of the task's departure alone. If there is no such move, returns the reason.
     pub(super) fn best_move(
         &mut self,
-        (row, task): (usize, PlacedTask),
-        (off, least): (i64, i64),
+        at: Occupant,
+        off: i64,
+        least: i64,
         look: Look,
     ) -> Result<(Proposed, i64), Hindrance> {
+        let Occupant { row, task } = at;
         let known = self.know(task).ok_or(Hindrance::NoMachine)?;
         self.may_move(&[(task, known)])?;
         let objective = self.account.objective();
         if off + objective.arrival_gain_max(&self.need(known).request) < least.max(1) {
             return Err(Hindrance::NotWorth);
         }
-        let (to, costs) = self.cheapest((row, task), known, look)?;
+        let (to, costs) = self.cheapest(at, known, look)?;
         let gain = off - costs;
         if gain >= least.max(1) {
             Ok((Proposed { task, from: row, to }, gain))
@@ -241,12 +250,12 @@ impl<'a> Search<'a> {
     /// Returns the row where a task would cost least, and its cost there; or the reason why there is none.
     pub(super) fn cheapest(
         &mut self,
-        (row, task): (usize, PlacedTask),
+        Occupant { row, task }: Occupant,
         known: usize,
         look: Look,
     ) -> Result<(usize, i64), Hindrance> {
         self.view.lift(row, task);
-        let found = self.scan((row, task.id.job), known, look);
+        let found = self.scan(row, task.id.job, known, look);
         self.view.put_back(row, task);
         match found.best {
             Some(best) => Ok(best),
@@ -257,7 +266,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    fn scan(&mut self, (from, job): (usize, JobId), known: usize, look: Look) -> Found {
+    fn scan(&mut self, from: usize, job: JobId, known: usize, look: Look) -> Found {
         let blocks = self.view.blocks();
         let start = if blocks == 0 { 0 } else { self.rng.random_range(0..blocks) };
         let Search { view, account, hold, keep, settings, .. } = self;
@@ -277,11 +286,12 @@ impl<'a> Search<'a> {
                 if row == from {
                     continue;
                 }
-                if is_runtime_affinity && !view.keeps_runtime_affinity(tasks.need, (from, row)) {
+                if is_runtime_affinity && !view.keeps_runtime_affinity(tasks.need, from, row) {
                     found.apart += 1;
                     continue;
                 }
-                if is_ruled && !keep.allows(&[Shift { job, from, to: row }]) {
+                let shift = Shift { job, from, to: row };
+                if is_ruled && !keep.allows(&[shift]) {
                     found.ruled += 1;
                     continue;
                 }
@@ -290,7 +300,7 @@ impl<'a> Search<'a> {
                     found.held += 1;
                     continue;
                 }
-                let costs = account.arriving(view, (row, from), (job, tasks.need));
+                let costs = account.arriving(view, shift, tasks.need);
                 if found.best.is_none_or(|(_, least)| costs < least) {
                     found.best = Some((row, costs));
                 }

@@ -10,7 +10,7 @@
 
 use super::account::Proposed;
 use super::plan::{Ended, Hindrance, Stuck};
-use super::search::{Look, Search, step, suits};
+use super::search::{Look, Occupant, Search, step, suits};
 use omega_cellstate::PlacedTask;
 use smallvec::SmallVec;
 use std::cmp::Reverse;
@@ -36,7 +36,15 @@ pub(super) type GoOn<'a> = &'a mut dyn FnMut() -> bool;
 #[derive(Debug, Default)]
 pub(super) struct Sweep {
     reasons: BTreeMap<usize, Reasons>,
-    must_leave: Vec<(usize, PlacedTask, Option<Hindrance>)>,
+    must_leave: Vec<Misplaced>,
+}
+
+/// A misplaced task.
+#[derive(Clone, Copy, Debug)]
+struct Misplaced {
+    at: Occupant,
+    /// Reason why the last attempt to move the task failed.
+    why: Option<Hindrance>,
 }
 
 impl Sweep {
@@ -60,14 +68,14 @@ impl Sweep {
     /// Makes all moves of one wave.
     fn wave(&mut self, search: &mut Search<'_>, go_on: GoOn<'_>) -> Ended {
         for index in 0..self.must_leave.len() {
-            let (row, task, _) = self.must_leave[index];
-            if search.moved.contains(&task.id) {
+            let at = self.must_leave[index].at;
+            if search.moved.contains(&at.task.id) {
                 continue;
             }
             if let Some(ended) = over(search, go_on) {
                 return ended;
             }
-            self.must_leave[index].2 = leave(search, (row, task)).err();
+            self.must_leave[index].why = leave(search, at).err();
         }
         let most = most_to_gain(search);
         let much = std::iter::successors(Some(most), |least| Some(least / QUARTER));
@@ -117,7 +125,7 @@ impl Sweep {
         let mut reasons = Reasons::new();
         let mut best: Option<(Proposed, i64)> = None;
         for (off, task) in &leavers {
-            match search.best_move((row, *task), (*off, least), look) {
+            match search.best_move(Occupant { row, task: *task }, *off, least, look) {
                 Ok((_, gain)) if best.is_some_and(|(_, most)| gain <= most) => {}
                 Ok((proposed, gain)) => best = Some((proposed, gain)),
                 Err(why) if *off > 0 => count(&mut reasons, why),
@@ -140,8 +148,8 @@ impl Sweep {
         self,
         search: &Search<'_>,
     ) -> (Vec<Stuck>, Vec<(Hindrance, usize)>) {
-        let stays = |(_, task, _): &&(usize, PlacedTask, _)| !search.moved.contains(&task.id);
-        let stuck = |(row, task, why): &(usize, PlacedTask, Option<Hindrance>)| Stuck {
+        let stays = |one: &&Misplaced| !search.moved.contains(&one.at.task.id);
+        let stuck = |Misplaced { at: Occupant { row, task }, why }: &Misplaced| Stuck {
             task: task.id,
             group: task.group,
             machine: search.view.machine_id(*row),
@@ -175,7 +183,7 @@ fn over(search: &Search<'_>, go_on: GoOn<'_>) -> Option<Ended> {
 }
 
 /// The misplaced tasks, the largest first, because small tasks find room more easily.
-fn must_leave(search: &mut Search<'_>) -> Vec<(usize, PlacedTask, Option<Hindrance>)> {
+fn must_leave(search: &mut Search<'_>) -> Vec<Misplaced> {
     let mut found = Vec::new();
     for row in 0..search.view.rows() {
         for task in search.unmoved(row) {
@@ -184,21 +192,21 @@ fn must_leave(search: &mut Search<'_>) -> Vec<(usize, PlacedTask, Option<Hindran
                 continue;
             }
             let size = search.account.objective().of_move(&search.need(known).request);
-            found.push((Reverse(size), (row, task, None)));
+            found.push((Reverse(size), Misplaced { at: Occupant { row, task }, why: None }));
         }
     }
-    found.sort_by_key(|(size, (_, task, _))| (*size, task.id));
-    found.into_iter().map(|(_, task)| task).collect()
+    found.sort_by_key(|(size, one)| (*size, one.at.task.id));
+    found.into_iter().map(|(_, one)| one).collect()
 }
 
 /// Moves a misplaced task to the machine where it costs least. If no machine has room, another task moves away to make
 /// room. Returns the reason if the task stays.
-fn leave(search: &mut Search<'_>, (row, task): (usize, PlacedTask)) -> Result<(), Hindrance> {
-    let known = search.know(task).ok_or(Hindrance::NoMachine)?;
-    let off = search.gain_of_leaving(row, task, known);
-    match search.best_move((row, task), (off, 1), Look::Everywhere) {
+fn leave(search: &mut Search<'_>, at: Occupant) -> Result<(), Hindrance> {
+    let known = search.know(at.task).ok_or(Hindrance::NoMachine)?;
+    let off = search.gain_of_leaving(at.row, at.task, known);
+    match search.best_move(at, off, 1, Look::Everywhere) {
         Ok((proposed, _)) if step(search, &[proposed]) => Ok(()),
-        Err(Hindrance::NoMachine) if super::exchange::make_room(search, (row, task)) => Ok(()),
+        Err(Hindrance::NoMachine) if super::exchange::make_room(search, at) => Ok(()),
         Ok(_) => Err(Hindrance::NotWorth),
         Err(why) => Err(why),
     }

@@ -95,7 +95,7 @@ impl Scheduler {
         let head = backfill.plans().head(backfill.depth());
         let head = head.into_iter().map(|(id, job)| (id, self.missing_tasks(id, &job))).collect();
         let renewed =
-            backfill.change(|plans| plans.renew(head, (&self.view, &self.profile.evaluator)));
+            backfill.change(|plans| plans.renew(head, &self.view, &self.profile.evaluator));
         renewed.due.into_iter().for_each(|id| self.queue.wake(id));
         if renewed.eased {
             self.wake_jobs(Events::PLANS_CHANGED, &[], now);

@@ -17,7 +17,7 @@ use crate::framework::profile::Profile;
 use crate::framework::waiting::{Answer, Waiting, WaitingTask};
 use crate::placing::refusals::RejectingPlugins;
 use crate::queue::Nanos;
-use omega_cellstate::View;
+use omega_cellstate::{OpenClaim, View};
 use omega_core::limits::TRANSACTION_ITEMS_MAX;
 use omega_core::{Job, JobId, MachineId, TaskId, Transaction};
 use smallvec::SmallVec;
@@ -106,6 +106,14 @@ impl Permits {
     }
 }
 
+/// Claims of a job that are in no transaction yet.
+#[derive(Clone, Copy)]
+pub(super) struct NewClaims<'a> {
+    pub(super) spec: &'a Arc<Job>,
+    /// Position of the first of them among the open claims of the view. All later open claims are of this job.
+    pub(super) first: usize,
+}
+
 /// A rejection, and the name of the plugin that rejected.
 type Rejection = (Refused, &'static str);
 
@@ -136,18 +144,18 @@ impl Sorted {
 }
 
 impl Scheduler {
-    /// Calls the plugins for the claims of a job that are in no transaction yet: the open claims of the view from
-    /// position `first` on.
+    /// Calls the plugins for the claims of a job that are in no transaction yet.
     #[inline(never)]
     pub(super) fn bind(
         &mut self,
         decided: &mut Decided,
-        (spec, first): (&Arc<Job>, usize),
+        claims: NewClaims<'_>,
         now: Nanos,
         observer: &mut impl Observer,
     ) {
+        let NewClaims { spec, first } = claims;
         let pending = |index| {
-            let (task, machine, group) = self.view.open_claim(index)?;
+            let OpenClaim { task, machine, group } = self.view.open_claim(index)?;
             let (_, group) = self.view.job(group);
             Some(PendingClaim { task, machine, group, then: Refused(Events::NONE) })
         };

@@ -5,7 +5,7 @@ use super::settings::{Placement, Settings};
 use crate::framework::events::Events;
 use crate::framework::profile::Profile;
 use crate::placing::failures::Failures;
-use crate::placing::place::Placer;
+use crate::placing::place::{GroupPlacement, Placer};
 use crate::placing::refusals::RejectingPlugins;
 use omega_cellstate::{GroupRef, View};
 use omega_core::TaskId;
@@ -74,8 +74,8 @@ impl Finder {
         group: GroupRef,
         tasks: &[TaskId],
     ) -> usize {
-        let how = (profile, self.placement());
-        self.placer.place(view, how, (group, tasks), &mut self.rng)
+        let wanted = GroupPlacement { profile, placement: self.placement(), group };
+        self.placer.place(view, wanted, tasks, &mut self.rng)
     }
 
     /// Maximum number of a group's tasks that one search places.
@@ -99,8 +99,8 @@ impl Finder {
         if self.has_failed(view, profile, group) {
             return false;
         }
-        let how = (profile, self.placement());
-        self.placer.has_room(view, how, (group, task), &mut self.rng)
+        let wanted = GroupPlacement { profile, placement: self.placement(), group };
+        self.placer.has_room(view, wanted, task, &mut self.rng)
     }
 
     /// Whether tasks like those of the group found no machine, and no event since then may help them.

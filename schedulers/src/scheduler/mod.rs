@@ -40,7 +40,7 @@ use crate::framework::waiting::Waiting;
 use crate::placing::outsized;
 use crate::placing::refusals::RejectingPlugins;
 use crate::queue::{Nanos, Queue, Verdict};
-use binding_cycle::Permits;
+use binding_cycle::{NewClaims, Permits};
 use decided::{Decided, Decisions};
 use fault::{Fault, depends_on_machine};
 use finder::Finder;
@@ -269,7 +269,7 @@ impl Scheduler {
             let mut decided = self.decide_job(Queued { id, job: &job }, room, now);
             observer.decided(id, decided.asked, decided.placed);
             if decided.placed > 0 && self.profile.chain.guards() {
-                self.bind(&mut decided, (&job, first), now, observer);
+                self.bind(&mut decided, NewClaims { spec: &job, first }, now, observer);
             }
             match decided.placed {
                 0 => self.missed_out(&decided, now),

@@ -5,8 +5,8 @@
 //! evictions, and no task of the group stays pending because another task of the group got optional resources.
 
 use super::Scheduler;
-use omega_cellstate::GroupRef;
-use omega_core::{MachineId, TaskId};
+use omega_cellstate::{GroupRef, OpenClaim};
+use omega_core::TaskId;
 
 impl Scheduler {
     /// Returns the group with its optional resources added to the request; `None` if it has none.
@@ -41,15 +41,14 @@ impl Scheduler {
             return without;
         }
         self.take_back(without);
-        let mut again = |(task, machine, group): &(TaskId, MachineId, GroupRef)| {
-            self.view.claim(*task, *machine, *group).is_ok()
-        };
-        let count = claims.iter().take_while(|claim| again(claim)).count();
+        let mut again =
+            |claim: &&OpenClaim| self.view.claim(claim.task, claim.machine, claim.group).is_ok();
+        let count = claims.iter().take_while(&mut again).count();
         debug_assert_eq!(count, placed, "the view is as it was when these were claimed");
         count
     }
 
-    fn last_claims(&self, count: usize) -> Vec<(TaskId, MachineId, GroupRef)> {
+    fn last_claims(&self, count: usize) -> Vec<OpenClaim> {
         let open = self.view.open_claims();
         (open - count..open).filter_map(|index| self.view.open_claim(index)).collect()
     }

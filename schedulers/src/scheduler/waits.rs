@@ -66,11 +66,11 @@ impl Scheduler {
             }
             let Some(spec) = self.queue.job(claim.task.job).cloned() else { continue };
             let Some(group) = self.queue.group_of(claim.task) else { continue };
-            self.count_preference((claim.task.job, &spec), group, claim.machine.row());
+            self.count_preference(claim.task.job, &spec, group, claim.machine.row());
         }
     }
 
-    fn count_preference(&mut self, (id, spec): (JobId, &Arc<Job>), group: usize, row: usize) {
+    fn count_preference(&mut self, id: JobId, spec: &Arc<Job>, group: usize, row: usize) {
         if spec.groups[group].rules.affinity.preferred.is_empty() {
             return;
         }

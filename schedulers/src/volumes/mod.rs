@@ -169,7 +169,8 @@ impl Volumes {
     /// Returns the bits of `among` whose machines pass the check of one aspect for a task with these claims.
     pub(crate) fn allows<'a>(
         &self,
-        (claims, aspect): (&[Text], Aspect),
+        claims: &[Text],
+        aspect: Aspect,
         among: u64,
         machine: impl Fn(usize) -> Option<&'a Machine>,
     ) -> u64 {

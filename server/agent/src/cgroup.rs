@@ -20,6 +20,7 @@ use rustix::fs::FlockOperation;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Component, Path, PathBuf};
 
 /// Folder of the root of all groups.
@@ -214,6 +215,9 @@ impl CgroupRoot {
     pub fn lock(&self) -> Result<File, CgroupError> {
         let in_use = || CgroupError::InUse(self.tasks.clone());
         let refused = |why| CgroupError::Refused { path: self.tasks.clone(), why };
+        // Tasks of other users must not be able to open the folder, and so to lock it.
+        let rights = fs::Permissions::from_mode(0o711);
+        fs::set_permissions(&self.tasks, rights).map_err(refused)?;
         let folder = File::open(&self.tasks).map_err(refused)?;
         let locked = rustix::fs::flock(&folder, FlockOperation::NonBlockingLockExclusive);
         locked.map_err(|_| in_use())?;
@@ -493,6 +497,9 @@ mod tests {
         }
         assert!(!mount.path().join("omega/one/agent").exists());
         let lock = prepared.lock().expect("no other agent uses it");
+        let rights =
+            mount.path().join("omega/one/tasks").metadata().expect("a group").permissions();
+        assert_eq!(rights.mode() & 0o777, 0o711, "other users cannot lock it");
         let why = prepared.lock().expect_err("it is locked").to_string();
         assert!(why.contains("another agent uses the control group"), "{why}");
         drop(lock);

@@ -14,17 +14,16 @@
 use crate::cgroup::Cgroup;
 use crate::driver::DriverError;
 use crate::inbox::Sender;
-use crate::journal::SupervisorProcess;
 use crate::limits;
 use crate::logs::{self, LogStream};
 use crate::spec::{Container, FOLDER_VARIABLE, LOGS, Limits, TaskSpec};
 use crate::supervisor_event::SupervisorEvent;
+use crate::task_files::files;
+use crate::task_files::journal::SupervisorProcess;
 use crate::tree;
 use rustix::process::{Resource, Signal};
 use std::ffi::OsString;
-use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -111,9 +110,8 @@ fn runs_a_command(args: &[u8]) -> bool {
 /// command continues when `podman exec` is killed. The `conmon` cleans up and ends when the command has ended.
 pub(crate) fn end_checks() -> bool {
     let own = rustix::process::getpid().as_raw_nonzero().get();
-    let args = |pid: i32| fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let mut all = tree::descendants(own);
-    all.retain(|pid| runs_a_command(&args(*pid)));
+    all.retain(|pid| runs_a_command(&tree::arguments(*pid)));
     for conmon in &all {
         let last = if tree::kill_below(*conmon) { Signal::CONT } else { Signal::KILL };
         tree::signal(*conmon, last);
@@ -139,15 +137,12 @@ fn become_podman(folder: &Path, args: Vec<OsString>) -> io::Result<()> {
 
 /// Writes the variables of the container to a file. Arguments of a process would be visible to all users.
 fn write_environment(folder: &Path, spec: &TaskSpec) -> io::Result<()> {
-    let path = folder.join(ENVIRONMENT);
-    let mut file =
-        fs::File::options().write(true).create(true).truncate(true).mode(0o600).open(path)?;
     let mut lines = Vec::new();
     for (name, value) in &spec.env {
         writeln!(lines, "{name}={value}")?;
     }
     writeln!(lines, "{FOLDER_VARIABLE}={}", folder.display())?;
-    file.write_all(&lines)
+    files::replace(&folder.join(ENVIRONMENT), &lines).map(drop)
 }
 
 /// Limits that the agent cannot exceed.
@@ -294,10 +289,7 @@ fn in_background(work: impl FnOnce() + Send + 'static) -> Result<(), DriverError
 
 /// Removes the file with the pid of the container of the run before, which would count as the start of the next one.
 pub(crate) fn forget_start(folder: &Path) -> io::Result<()> {
-    match fs::remove_file(folder.join(PID_FILE)) {
-        Err(why) if why.kind() != io::ErrorKind::NotFound => Err(why),
-        _ => Ok(()),
-    }
+    files::remove(&folder.join(PID_FILE))
 }
 
 /// Sends an event when the container of a run has started, if the run is still alive.
@@ -305,7 +297,7 @@ pub(crate) fn await_start(folder: &Path, run: u32, events: Sender, alive: Weak<(
     let path = folder.join(PID_FILE);
     std::thread::spawn(move || {
         while alive.strong_count() > 0 {
-            if fs::metadata(&path).is_ok_and(|file| file.len() > 0) {
+            if files::read_start(&path, 1).is_ok_and(|start| !start.is_empty()) {
                 return events.send(SupervisorEvent::ContainerStarted(run));
             }
             std::thread::sleep(CHECK_EVERY);

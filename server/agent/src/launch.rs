@@ -7,9 +7,12 @@ use crate::cgroup::Cgroup;
 use crate::container;
 use crate::limits;
 use crate::spec::{self, FOLDER_VARIABLE, TaskSpec, WORK};
+use crate::start_pipe::READY;
+use crate::task_files::files;
 use crate::users::{self, User};
 use omega_core::Probe;
-use rustix::process::Signal;
+use rustix::fs::{FileType, Mode};
+use rustix::process::{Gid, Signal, Uid};
 use std::fs;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
@@ -30,7 +33,11 @@ pub(crate) fn program(folder: &Path) -> io::Result<()> {
     let mut reason = fs::File::from(io::stdin().as_fd().try_clone_to_owned()?);
     let done = read_spec(folder).and_then(|spec| match &spec.container {
         Some(container) => container::become_run(folder, &spec, container),
-        None => become_program(folder, &spec, &spec.command, &spec.args),
+        None => {
+            let program = prepare(folder, &spec, &spec.command, &spec.args)?;
+            reason.write_all(&[READY])?;
+            become_program(program)
+        }
     });
     if let Err(why) = &done {
         // If this fails, the reason is only in the output of the task.
@@ -51,8 +58,8 @@ pub(crate) fn probe(folder: &Path) -> io::Result<()> {
     let words: Vec<String> = words.iter().map(ToString::to_string).collect();
     match words.split_first() {
         _ if spec.container.is_some() => container::become_exec(folder, &spec.id, &words),
-        Some((command, args)) => become_program(folder, &spec, command, args),
-        None => become_program(folder, &spec, "", &[]),
+        Some((command, args)) => become_program(prepare(folder, &spec, command, args)?),
+        None => become_program(prepare(folder, &spec, "", &[])?),
     }
 }
 
@@ -65,12 +72,8 @@ fn read_spec(folder: &Path) -> io::Result<TaskSpec> {
     })
 }
 
-fn become_program(
-    folder: &Path,
-    spec: &TaskSpec,
-    command: &str,
-    args: &[String],
-) -> io::Result<()> {
+/// Limits this process, and changes its user. Returns the program that it is to become.
+fn prepare(folder: &Path, spec: &TaskSpec, command: &str, args: &[String]) -> io::Result<Command> {
     rustix::process::setsid()?;
     if let Some(cgroup) = &spec.limits.cgroup {
         Cgroup::at(cgroup).enter()?;
@@ -85,11 +88,11 @@ fn become_program(
     program.envs(spec.env.iter().map(|(name, value)| (name, value)));
     program.env(FOLDER_VARIABLE, folder).stdin(Stdio::null());
     if let Some(user) = &user {
-        let gids: Vec<_> =
-            user.groups.iter().map(|id| rustix::process::Gid::from_raw(*id)).collect();
+        give_output(user)?;
+        let gids: Vec<_> = user.groups.iter().map(|id| Gid::from_raw(*id)).collect();
         rustix::thread::set_thread_groups(&gids)?;
-        rustix::thread::set_thread_gid(rustix::process::Gid::from_raw(user.gid))?;
-        rustix::thread::set_thread_uid(rustix::process::Uid::from_raw(user.uid))?;
+        rustix::thread::set_thread_gid(Gid::from_raw(user.gid))?;
+        rustix::thread::set_thread_uid(Uid::from_raw(user.uid))?;
     }
     // Makes the kernel kill this process when its supervisor dies, because the task would otherwise run unwatched. This
     // comes after the change of the user, which would clear the setting.
@@ -99,8 +102,28 @@ fn become_program(
     std::env::set_current_dir(&work).map_err(|why| {
         io::Error::new(why.kind(), format!("working directory {}: {why}", work.display()))
     })?;
+    Ok(program)
+}
+
+/// Replaces this process with a program. Returns only if this fails.
+fn become_program(mut program: Command) -> io::Result<()> {
     let why = program.exec();
+    let command = program.get_program().display();
     Err(io::Error::new(why.kind(), format!("{command}: {why}")))
+}
+
+/// Makes the user of the task the owner of the pipes for its output. Otherwise, its programs could write to them, but
+/// not open them as `/dev/stdout` and `/dev/stderr`.
+fn give_output(user: &User) -> io::Result<()> {
+    let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
+    let (out, err) = (io::stdout(), io::stderr());
+    for pipe in [out.as_fd(), err.as_fd()] {
+        // The output of a health check is `/dev/null`.
+        if FileType::from_raw_mode(rustix::fs::fstat(pipe)?.st_mode) == FileType::Fifo {
+            rustix::fs::fchown(pipe, Some(uid), Some(gid))?;
+        }
+    }
+    Ok(())
 }
 
 /// The working directory of the program. By default, this is the task's own directory, whose owner becomes the user of
@@ -110,9 +133,10 @@ fn working_dir(folder: &Path, spec: &TaskSpec, user: Option<&User>) -> io::Resul
         return Ok(named.clone());
     }
     let own = folder.join(WORK);
-    fs::create_dir_all(&own)?;
+    let open = files::make_folder(&own, Mode::from_raw_mode(0o777))?;
     if let Some(user) = user {
-        std::os::unix::fs::chown(&own, Some(user.uid), Some(user.gid))?;
+        let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
+        rustix::fs::fchown(open, Some(uid), Some(gid))?;
     }
     Ok(own)
 }

@@ -11,15 +11,15 @@
 //! finds each supervisor by the journal of its task. Agent and supervisor exchange data only by signals and by files in
 //! the folder of the task.
 //!
-//! In reading order: [`driver`], [`spec`], `journal.rs`, [`process`], `running.rs`, `watch.rs`, `supervisor.rs`,
-//! `inbox.rs`, `output.rs`, `launch.rs`, `limits.rs`, [`container`], `tree.rs`, `strays.rs`, `removal.rs`, `probe.rs`, [`logs`], [`cgroup`], [`machine`].
+//! In reading order: [`driver`], [`spec`], `task_files/` (safe access to files, the journal), [`process`],
+//! `running.rs`, `watch.rs`, `supervisor.rs`, `inbox.rs`, `output.rs`, `start_pipe.rs`, `launch.rs`, `limits.rs`,
+//! [`container`], `tree.rs`, `strays.rs`, `removal.rs`, `probe.rs`, [`logs`], [`cgroup`], [`machine`].
 
 pub mod cgroup;
 pub mod container;
 pub mod driver;
 mod exit;
 mod inbox;
-mod journal;
 mod launch;
 mod limits;
 pub mod logs;
@@ -34,6 +34,7 @@ mod start_pipe;
 mod strays;
 mod supervisor;
 mod supervisor_event;
+mod task_files;
 mod tree;
 mod users;
 mod watch;

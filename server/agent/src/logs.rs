@@ -4,10 +4,17 @@
 //! Positions are counted from the first byte that the task ever wrote to the stream, so that a reader can continue
 //! across rotations and restarts.
 
-use std::fs::{self, File, OpenOptions};
+use crate::task_files::files;
+use rustix::fs::Mode;
+use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+
+/// Maximum number of names in a folder that are examined. A task may have created any number of files there.
+const NAMES_MAX: usize = 1000;
+
+/// Maximum position of the first byte of a file. Files with larger numbers are not of the supervisor.
+const POSITION_MAX: u64 = 1 << 62;
 
 /// A stream of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,16 +50,17 @@ pub struct LogPart {
 /// The files of a stream, each with the position of its first byte, ascending. They are named `stdout.POSITION`.
 fn files(folder: &Path, stream: LogStream) -> io::Result<Vec<(u64, PathBuf)>> {
     let mut found = Vec::new();
-    let entries = match fs::read_dir(folder) {
-        Ok(entries) => entries,
+    let names = match files::names(folder, NAMES_MAX) {
+        Ok(names) => names,
         Err(why) if why.kind() == io::ErrorKind::NotFound => return Ok(found),
         Err(why) => return Err(why),
     };
-    for entry in entries {
-        let path = entry?.path();
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    for name in names {
         let position = name.strip_prefix(stream.name()).and_then(|rest| rest.strip_prefix('.'));
-        found.extend(position.and_then(|rest| rest.parse().ok()).map(|at| (at, path.clone())));
+        let position = position.and_then(|rest| rest.parse().ok());
+        // Sums of positions and lengths must not overflow.
+        let position = position.filter(|at: &u64| *at <= POSITION_MAX);
+        found.extend(position.map(|at| (at, folder.join(&name))));
     }
     found.sort();
     Ok(found)
@@ -89,7 +97,7 @@ impl Writer {
         while !bytes.is_empty() {
             let bytes_max = self.bytes_max;
             let Ok(present) = self.present() else { return };
-            let room = (bytes_max - present.length).min(bytes.len() as u64) as usize;
+            let room = bytes_max.saturating_sub(present.length).min(bytes.len() as u64) as usize;
             let (now, later) = bytes.split_at(room);
             if present.file.write_all(now).is_err() {
                 // If the disk is full, some of the bytes may have been written. The length is read from the file again.
@@ -115,7 +123,7 @@ impl Writer {
     /// Opens the newest file of the stream, or creates the first file if there is none.
     fn newest(&self) -> io::Result<Present> {
         // The output may contain secrets.
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
+        files::make_folder(&self.folder, Mode::RWXU)?;
         let newest = files(&self.folder, self.stream)?.pop();
         self.open(newest.map_or(0, |(from, _)| from))
     }
@@ -124,7 +132,7 @@ impl Writer {
     fn rotate(&self, full: &Present) -> io::Result<Present> {
         for (at, old) in files(&self.folder, self.stream)? {
             if at < full.from {
-                fs::remove_file(old)?;
+                files::remove(&old)?;
             }
         }
         self.open(full.from + full.length)
@@ -133,7 +141,7 @@ impl Writer {
     /// Opens or creates the file whose first byte has the position `from`.
     fn open(&self, from: u64) -> io::Result<Present> {
         let path = self.folder.join(format!("{}.{from:020}", self.stream.name()));
-        let file = OpenOptions::new().create(true).append(true).open(path)?;
+        let file = files::append(&path)?;
         let length = file.metadata()?.len();
         Ok(Present { file, length, from })
     }
@@ -146,8 +154,8 @@ impl Writer {
 pub fn read(folder: &Path, stream: LogStream, from: u64, bytes_max: usize) -> io::Result<LogPart> {
     let mut part = LogPart { from, ..LogPart::default() };
     for (at, path) in files(folder, stream)? {
-        // If a rotation has just removed the file, its bytes are left out.
-        let Ok(mut file) = File::open(path) else { continue };
+        // If a rotation has just removed the file, its bytes are left out, as are those of a file that is no log.
+        let Ok(mut file) = files::open(&path) else { continue };
         let length = file.metadata()?.len();
         part.end = at + length;
         if part.bytes.is_empty() && part.from < at {
@@ -189,6 +197,7 @@ pub fn tail(folder: &Path, stream: LogStream, lines: u32, bytes_max: usize) -> i
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::OpenOptions;
 
     const OUT: LogStream = LogStream::Stdout;
 

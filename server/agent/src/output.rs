@@ -9,6 +9,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 /// Bytes of the output that are read at once.
 const READ_BYTES: usize = 16 << 10;
 
+/// Maximum number of bytes that are stored after the end of a run: the largest pipe that the kernel allows by default.
+const REST_BYTES: usize = 1 << 20;
+
 /// A stream of a program's output.
 #[derive(Debug)]
 pub(crate) struct Output {
@@ -29,6 +32,16 @@ impl Output {
         self.pipe.as_ref().map(AsFd::as_fd)
     }
 
+    /// Stores the rest of the output after the end of the program. A process outside of the task may have got the pipe,
+    /// and may write to it without end, so that the rest has a bound.
+    pub(crate) fn store_rest(&mut self) {
+        for _ in 0..REST_BYTES / READ_BYTES {
+            if !self.store() {
+                return;
+            }
+        }
+    }
+
     /// Stores some output. Returns whether there may be more at once.
     pub(crate) fn store(&mut self) -> bool {
         let Some(pipe) = &mut self.pipe else { return false };
@@ -45,5 +58,21 @@ impl Output {
                 false
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::logs::{self, LogStream};
+
+    #[test]
+    fn output_that_others_write_without_end_is_cut() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = Writer::new(folder.path().into(), LogStream::Stdout, 1 << 20);
+        let endless = File::open("/dev/zero").unwrap();
+        Output::new(endless.into(), log).unwrap().store_rest();
+        let part = logs::read(folder.path(), LogStream::Stdout, 0, 0).unwrap();
+        assert_eq!(part.end, REST_BYTES as u64);
     }
 }

@@ -11,20 +11,24 @@
 use crate::cgroup::{Cgroup, CgroupRoot};
 use crate::container;
 use crate::driver::{DiskSpace, Driver, DriverError, Event, FoundTask, TaskUsage, Usage};
-use crate::journal::{self, Entry, JOURNAL, Journal, Status};
 use crate::removal::{self, Trash};
 use crate::running::{Life, Running, handle};
 use crate::spec::{self, LOGS, TaskSpec};
 use crate::strays;
+use crate::task_files::files;
+use crate::task_files::journal::{self, Entry, JOURNAL, Journal, Status};
 use crate::tree::{Processes, Used};
 use crate::watch::{Watch, Watched};
 use omega_core::text::shown;
 use rustix::fd::OwnedFd;
+use rustix::fs::Mode;
+use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::OsString;
 use std::fs;
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -43,6 +47,9 @@ const ROOM_BYTES_MAX: u64 = 256 << 20;
 /// first.
 const RECORD_EVERY: Duration = Duration::from_millis(90);
 const RECORD_SHARE: u32 = 50;
+
+/// Rights of the folders of the tasks: other users may enter them to reach the working directories of their tasks.
+const FOLDER_RIGHTS: Mode = Mode::RWXU.union(Mode::XGRP).union(Mode::XOTH);
 
 /// Name of the folder of removed folders. A task's folder cannot have this name, because an id does not begin with a
 /// dot.
@@ -96,16 +103,45 @@ fn check_id(id: &str) -> Result<(), DriverError> {
 }
 
 /// Removes the folder of an earlier task with the same id and another owner, who alone may read its log.
-fn forget_other_owner(trash: &mut Trash, folder: &Path, owner: &str) -> Result<(), DriverError> {
+fn forget_other_owner(trash: &mut Trash, folder: &Path, owner: &str) -> io::Result<()> {
     // An unreadable specification names no owner.
     let earlier = spec::read(folder).ok().flatten();
     if earlier.is_some_and(|earlier| earlier.owner == owner) {
         return Ok(());
     }
     match trash.put(folder) {
-        Err(why) if why.kind() != io::ErrorKind::NotFound => Err(file_error(folder)(why)),
+        Err(why) if why.kind() != io::ErrorKind::NotFound => Err(why),
         _ => Ok(()),
     }
+}
+
+/// Creates the folder of the tasks, or takes rights that other users do not need from it.
+fn prepare_tasks_folder(folder: &Path) -> io::Result<()> {
+    fs::create_dir_all(folder)?;
+    let rights = Mode::from_raw_mode(fs::metadata(folder)?.permissions().mode());
+    if !(rights & Mode::from_raw_mode(0o777)).difference(FOLDER_RIGHTS).is_empty() {
+        rustix::fs::chmod(folder, rights & FOLDER_RIGHTS)?;
+    }
+    Ok(())
+}
+
+/// Errors that are no sign of a missing or changed file.
+const PASSING: [Errno; 5] = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::INTR, Errno::IO];
+
+/// Returns the description of the task with this folder, if there is one. A program may have removed or changed its
+/// task's. So a task with a supervisor, but without a valid description, is found with an empty one; and the id is
+/// always the name of the folder, because it must not lead to another folder.
+fn find_spec(folder: &Path) -> Option<TaskSpec> {
+    let id = folder.file_name()?.to_str().filter(|id| check_id(id).is_ok())?;
+    let spec = match spec::read(folder) {
+        Ok(Some(spec)) => spec,
+        // The machine lacks resources, or its disk fails. A program causes other errors.
+        Err(why) if PASSING.iter().any(|one| why.raw_os_error() == Some(one.raw_os_error())) => {
+            return None;
+        }
+        Ok(None) | Err(_) => strays::supervisor_of(folder).map(|_| TaskSpec::default())?,
+    };
+    Some(TaskSpec { id: id.to_owned(), ..spec })
 }
 
 /// Measures the file system of a folder. `None` means that it cannot be read.
@@ -142,7 +178,7 @@ impl ProcessDriver {
     /// # Errors
     /// The folder cannot be created.
     pub fn new(settings: ProcessSettings) -> Result<ProcessDriver, DriverError> {
-        fs::create_dir_all(&settings.folder).map_err(file_error(&settings.folder))?;
+        prepare_tasks_folder(&settings.folder).map_err(file_error(&settings.folder))?;
         strays::adopt_orphans().map_err(file_error(&settings.folder))?;
         let trash = settings.folder.join(TRASH);
         let trash = Trash::open(trash.clone()).map_err(file_error(&trash))?;
@@ -183,22 +219,16 @@ impl ProcessDriver {
         check_id(&spec.id)?;
         let folder = self.settings.folder.join(&spec.id);
         let mut command = self.supervise(&folder)?;
-        forget_other_owner(&mut self.trash, &folder, &spec.owner)?;
-        fs::create_dir_all(&folder).map_err(file_error(&folder))?;
-        // The journal of an earlier run of this task is removed. Its log is continued.
-        let journal = folder.join(JOURNAL);
-        match fs::remove_file(&journal) {
-            Err(why) if why.kind() != io::ErrorKind::NotFound => {
-                return Err(file_error(&journal)(why));
-            }
-            _ => {}
-        }
+        self.prepare_folder(&folder, &spec.owner).map_err(file_error(&folder))?;
         let mut spec = spec.clone();
         if let Some(root) = &self.settings.cgroups {
             let group = root.make(&spec);
             spec.limits.cgroup = Some(group.map_err(|why| DriverError::Machine(why.to_string()))?);
         }
-        spec::write(&folder, &spec).map_err(file_error(&folder))?;
+        if let Err(why) = spec::write(&folder, &spec) {
+            self.forget(None, &spec);
+            return Err(file_error(&folder)(why));
+        }
         let watched = self.watch(&folder);
         let child = match strays::spawn(&mut command) {
             Ok(child) => child,
@@ -215,6 +245,16 @@ impl ProcessDriver {
         let cpu_us = Some(group.map_or(0, |group| group.cpu_us()));
         let running = Running { child: Some(pid), handle, cpu_us, ..Running::new(spec, folder) };
         Ok(self.watched(watched, running))
+    }
+
+    /// Creates the folder of a task, or prepares that of an earlier run of the task. Other users cannot list or lock
+    /// it.
+    fn prepare_folder(&mut self, folder: &Path, owner: &str) -> io::Result<()> {
+        forget_other_owner(&mut self.trash, folder, owner)?;
+        let open = files::make_folder(folder, FOLDER_RIGHTS)?;
+        rustix::fs::fchmod(open, FOLDER_RIGHTS)?;
+        // The journal of an earlier run of this task is removed. Its log is continued.
+        files::remove(&folder.join(JOURNAL))
     }
 
     /// Watches the folder of a task.
@@ -361,7 +401,7 @@ impl Driver for ProcessDriver {
         let entries = fs::read_dir(&self.settings.folder);
         for entry in entries.map_err(file_error(&self.settings.folder))?.flatten() {
             let folder = entry.path();
-            let Ok(Some(spec)) = spec::read(&folder) else { continue };
+            let Some(spec) = find_spec(&folder) else { continue };
             let watched = self.watch(&folder);
             // A task may have removed the journal.
             let known = Journal::read(&folder).supervisor;
@@ -406,7 +446,13 @@ impl Driver for ProcessDriver {
         }
         self.ended.retain(|ended| *ended != spec.id);
         self.make_room();
-        let running = self.launch(spec)?;
+        let running = loop {
+            match self.launch(spec) {
+                // Folders are still being removed, but this has made no room yet.
+                Err(why) if why.is_disk_full() && self.remove_oldest() => {}
+                launched => break launched?,
+            }
+        };
         self.tasks.insert(spec.id.clone(), running);
         Ok(())
     }

@@ -72,12 +72,9 @@ impl Trash {
     /// # Errors
     /// A mounted file system cannot be unmounted, or the folder cannot be moved.
     pub(crate) fn put(&mut self, folder: &Path) -> io::Result<()> {
-        let kind = folder.symlink_metadata()?.file_type();
-        if kind.is_symlink() {
+        if !folder.symlink_metadata()?.is_dir() {
+            // A program may have put a link or a file in the place of the folder.
             return fs::remove_file(folder);
-        }
-        if !kind.is_dir() {
-            return Err(io::ErrorKind::NotADirectory.into());
         }
         unmount_below(folder)?;
         let entry = self.folder.join(self.next.to_string());

@@ -4,16 +4,16 @@ use crate::cgroup::Cgroup;
 use crate::container;
 use crate::driver::Event;
 use crate::exit::Exit;
-use crate::journal::{Journal, Status, SupervisorProcess};
 use crate::spec::TaskSpec;
 use crate::strays::{self, Below};
+use crate::task_files::files;
+use crate::task_files::journal::{Journal, Status, SupervisorProcess};
 use crate::tree::{self, Processes, Used};
 use crate::watch::Watched;
 use rustix::fd::OwnedFd;
 use rustix::fs::FlockOperation;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions};
 use std::collections::BTreeSet;
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -75,9 +75,11 @@ pub(crate) fn handle(known: SupervisorProcess) -> Option<OwnedFd> {
 /// Whether a supervisor has locked the folder. A folder that cannot be examined, for example because too many files are
 /// open, counts as locked.
 fn is_locked(folder: &Path) -> bool {
-    match File::open(folder) {
+    match files::open_folder(folder) {
         Ok(lock) => rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err(),
-        Err(error) => error.kind() != io::ErrorKind::NotFound,
+        Err(error) => {
+            !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+        }
     }
 }
 
@@ -218,9 +220,11 @@ impl Running {
 
     /// Whether the program of a task that has ended ran at some time. With a health check, it ran if it was ever ready.
     pub(crate) fn has_ever_run(&self, journal: &Journal) -> bool {
-        let Status { ready, was_ready, .. } = journal.status;
-        let was_started = !matches!(journal.end, Some(Exit::NotStarted(_)));
-        was_started && (self.spec.health.is_none() || ready || was_ready)
+        let Status { ready, was_ready, has_started, .. } = journal.status;
+        // Journals of earlier versions may lack the start.
+        let has_started =
+            has_started || matches!(journal.end, Some(Exit::Code(_) | Exit::Signal(_)));
+        has_started && (self.spec.health.is_none() || ready || was_ready)
     }
 
     /// The event for restarts that were not reported yet, if any.

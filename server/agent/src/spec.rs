@@ -1,10 +1,9 @@
 //! The description of a task for its supervisor.
 
+use crate::task_files::files;
 use omega_core::{HealthCheck, Mount, RestartPolicy};
 use serde::{Deserialize, Serialize};
-use std::fs::{self, File};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// A task that is to be run.
@@ -74,27 +73,21 @@ pub struct Limits {
 pub(crate) const FOLDER_VARIABLE: &str = "OMEGA_TASK_FOLDER";
 
 const SPEC: &str = "spec.json";
+
+/// Maximum size of a description in bytes: many times that of the largest job.
+const SPEC_BYTES: u64 = 4 << 20;
+
 pub(crate) const LOGS: &str = "logs";
 pub(crate) const WORK: &str = "work";
 
 /// Writes the description. Readers get either the old one or the new one.
 pub(crate) fn write(folder: &Path, spec: &TaskSpec) -> io::Result<()> {
-    let unfinished = folder.join(format!("{SPEC}.new"));
-    // A file that a killed agent has left may have other rights.
-    if let Err(why) = fs::remove_file(&unfinished)
-        && why.kind() != io::ErrorKind::NotFound
-    {
-        return Err(why);
-    }
-    // The environment may contain secrets.
-    let mut file = File::options().write(true).create_new(true).mode(0o600).open(&unfinished)?;
-    file.write_all(&serde_json::to_vec(spec)?)?;
-    fs::rename(unfinished, folder.join(SPEC))
+    files::replace(&folder.join(SPEC), &serde_json::to_vec(spec)?).map(drop)
 }
 
 /// Reads the description; `None` if it does not exist.
 pub(crate) fn read(folder: &Path) -> io::Result<Option<TaskSpec>> {
-    match fs::read(folder.join(SPEC)) {
+    match files::read(&folder.join(SPEC), SPEC_BYTES) {
         Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
         Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(why) => Err(why),

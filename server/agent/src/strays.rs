@@ -12,13 +12,12 @@
 //! their sessions, while their supervisor runs. It also finds processes by the folder of the task in their environment.
 
 use crate::cgroup::Cgroup;
-use crate::journal::SupervisorProcess;
 use crate::spec::FOLDER_VARIABLE;
+use crate::task_files::journal::SupervisorProcess;
 use crate::tree::{self, PAUSE, Process, Processes};
 use rustix::process::{Pid, Signal, WaitOptions};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
-use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -144,8 +143,9 @@ fn left(tasks: &[Task<'_>]) -> Vec<Vec<i32>> {
         let all = Processes::read();
         let orphans = orphans(own, &supervisors, &all);
         let reaped: BTreeSet<i32> = orphans.iter().copied().filter(|pid| reap(*pid)).collect();
-        let marks: Vec<(i32, PathBuf)> =
-            all.iter().filter_map(|(pid, _)| Some((pid, mark(pid)?))).collect();
+        let is_one = |folder: &PathBuf| tasks.iter().any(|task| task.folder == folder);
+        let mark = |pid| Some((pid, mark(pid).filter(is_one)?));
+        let marks: Vec<(i32, PathBuf)> = all.iter().filter_map(|(pid, _)| mark(pid)).collect();
         let left_of = |task: &Task<'_>| {
             // An orphan may belong to any task.
             let mut found = orphans.clone();
@@ -193,7 +193,7 @@ fn living(all: &Processes, found: BTreeSet<i32>, reaped: &BTreeSet<i32>) -> Vec<
 pub(crate) fn supervisor_of(folder: &Path) -> Option<SupervisorProcess> {
     let end = [b"\0supervise\0", folder.as_os_str().as_bytes(), b"\0"].concat();
     let is_it = |pid: &i32| {
-        let args = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let args = tree::arguments(*pid);
         args.starts_with(SUPERVISOR_NAME.as_bytes()) && args.ends_with(&end)
     };
     let pid = Processes::read().iter().map(|(pid, _)| pid).find(is_it)?;
@@ -202,7 +202,7 @@ pub(crate) fn supervisor_of(folder: &Path) -> Option<SupervisorProcess> {
 
 /// Returns the folder of the task that is named in the environment of a running process. A zombie has no environment.
 fn mark(pid: i32) -> Option<PathBuf> {
-    let environ = fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let environ = tree::environment(pid);
     let value = |variable: &[u8]| {
         let value = variable.strip_prefix(FOLDER_VARIABLE.as_bytes())?.strip_prefix(b"=")?;
         Some(PathBuf::from(OsStr::from_bytes(value)))

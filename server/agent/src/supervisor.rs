@@ -8,20 +8,19 @@ use crate::cgroup::Cgroup;
 use crate::container;
 use crate::exit::Exit;
 use crate::inbox::{Inbox, Sender};
-use crate::journal::{self, Entry, Status, SupervisorProcess};
-use crate::launch::CANNOT_START;
 use crate::logs::{self, LogStream};
 use crate::output::Output;
 use crate::probe;
 use crate::spec::{self, LOGS, TaskSpec};
 use crate::start_pipe::StartPipe;
 use crate::supervisor_event::SupervisorEvent;
+use crate::task_files::files;
+use crate::task_files::journal::{self, Entry, Status, SupervisorProcess};
 use crate::tree;
 use omega_core::RestartPolicy;
 use rustix::fs::FlockOperation;
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus};
 use std::ffi::OsString;
-use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -96,7 +95,7 @@ pub(crate) fn run(folder: &Path) -> io::Result<()> {
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     // The folder stays locked until this process ends for any reason, so that other processes can check whether it
     // runs.
-    let lock = File::open(folder)?;
+    let lock = files::open_folder(folder)?;
     rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
     let pid = rustix::process::getpid().as_raw_nonzero().get();
     let start_ticks = tree::start_ticks(pid).unwrap_or_default();
@@ -123,14 +122,16 @@ pub(crate) fn run(folder: &Path) -> io::Result<()> {
         probe: None,
         was_probe_late: false,
     };
-    supervisor.start()?;
-    let exit = supervisor.supervise()?;
+    let exit = match supervisor.start() {
+        Some(exit) => exit,
+        None => supervisor.supervise()?,
+    };
     if let Some(us) = tree::own_cpu_us() {
         // If this fails, the use since the agent's last measurement is not counted.
         let _ = supervisor.journal.append(&Entry::UsedCpu(us));
     }
     let end = Entry::Ended(exit);
-    while let Err(why) = supervisor.journal.append(&end) {
+    while let Err(why) = supervisor.write_end(&end) {
         // The end waits until the disk has room. Without the end, the task would run again.
         if !matches!(why.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) {
             return Err(why);
@@ -161,46 +162,49 @@ impl Supervisor {
                     return Ok(exit);
                 }
                 // Many events cannot delay what is due, and the output.
-                self.pass_time()?;
+                if let Some(exit) = self.pass_time() {
+                    return Ok(exit);
+                }
             }
-            self.pass_time()?;
+            if let Some(exit) = self.pass_time() {
+                return Ok(exit);
+            }
         }
     }
 
-    /// Does what is due, and stores some output.
-    fn pass_time(&mut self) -> io::Result<()> {
-        self.due()?;
+    /// Does what is due, and stores some output. Returns the end of the task, if the program could not be started.
+    fn pass_time(&mut self) -> Option<Exit> {
+        let end = self.due();
         self.note_start();
         for output in self.run.iter_mut().flat_map(|run| &mut run.outputs) {
             output.store();
         }
-        Ok(())
+        end
     }
 
     /// Notes whether the program has just started. A container reports its start later, by an event.
     fn note_start(&mut self) {
         let Some(run) = &mut self.run else { return };
         let has_closed = run.start.has_just_closed();
-        if has_closed && run.start.reason().is_none() && self.container.is_none() {
+        if has_closed && run.start.has_started() && self.container.is_none() {
             self.program_runs();
         }
     }
 
-    /// Kills or restarts the program if it is time to do so.
-    fn due(&mut self) -> io::Result<()> {
+    /// Kills or restarts the program if it is time to do so. Returns the end of the task, if the program could not be
+    /// restarted.
+    fn due(&mut self) -> Option<Exit> {
         let now = Instant::now();
         if self.kill_at.take_if(|at| *at <= now).is_some() {
             self.kill();
         }
-        if self.restart_at.take_if(|at| *at <= now).is_some() {
-            self.status.restarts += 1;
-            self.row += 1;
-            self.start()?;
-        }
         if self.rewrite_at.is_some_and(|at| at <= now) {
             self.write_status();
         }
-        Ok(())
+        self.restart_at.take_if(|at| *at <= now)?;
+        self.status.restarts += 1;
+        self.row += 1;
+        self.start()
     }
 
     fn follow(&mut self, event: SupervisorEvent) -> io::Result<Option<Exit>> {
@@ -276,8 +280,20 @@ impl Supervisor {
         command
     }
 
-    /// Starts the program.
-    fn start(&mut self) -> io::Result<()> {
+    /// Starts the program. A failure counts as a failed run. Returns the end of the task, unless the program runs or
+    /// will be restarted.
+    fn start(&mut self) -> Option<Exit> {
+        let why = self.begin_run().err()?;
+        // If this fails, processes are ended with the next run, or by the agent.
+        let _ = tree::kill_all_below();
+        // The agent reports the restart that has failed.
+        self.write_status();
+        let why = format!("the supervisor cannot start a process for the program: {why}");
+        self.restart_or_end(Exit::NotStarted(why))
+    }
+
+    /// Begins a run of the program.
+    fn begin_run(&mut self) -> io::Result<()> {
         let out_of_memory = self.cgroup.as_ref().map_or(0, Cgroup::out_of_memory);
         if self.container.is_some() {
             container::forget_start(&self.folder)?;
@@ -405,10 +421,10 @@ impl Supervisor {
             cgroup.clear();
         }
         // No process of the task is left, so the pipes have all of the output.
-        run.outputs.iter_mut().for_each(|output| while output.store() {});
+        run.outputs.iter_mut().for_each(Output::store_rest);
         (self.status.running, self.status.ready, self.kill_at) = (false, false, None);
         let mut killed = self.cgroup.as_ref().map_or(0, Cgroup::out_of_memory) > run.out_of_memory;
-        let mut was_started = true;
+        let mut was_started = self.container.is_some() || run.start.has_started();
         if let Some(name) = &self.container {
             if status.exit_status() != Some(0) {
                 let ended = container::ended(name);
@@ -417,27 +433,59 @@ impl Supervisor {
                 was_started = ended.was_started;
             }
             container::remove(name);
+            // The container may have ended before its start was noticed.
+            if was_started && !std::mem::replace(&mut self.status.has_started, true) {
+                self.write_status();
+            }
         }
         let exit = match status.exit_status() {
             _ if self.status.ending => Exit::Stopped,
             _ if killed => Exit::OutOfMemory,
             _ if self.is_unhealthy => Exit::Unhealthy,
-            Some(code) if !was_started => not_started(code, &run.start)
-                .unwrap_or_else(|| Exit::NotStarted(container::why_not_started(&self.folder))),
-            Some(code) => not_started(code, &run.start).unwrap_or(Exit::Code(code)),
+            _ if !was_started => Exit::NotStarted(self.why_not_started(status, &run.start)),
+            Some(code) => Exit::Code(code),
             None => Exit::Signal(status.terminating_signal().unwrap_or_default()),
         };
-        let is_done = exit.is_success() && !self.spec.stays_up;
         if run.began.elapsed() >= LONG_RUN {
             self.row = 0;
         }
-        if is_done || self.status.ending || self.row >= self.spec.restart.attempts {
-            return Ok(Some(exit));
+        Ok(self.restart_or_end(exit))
+    }
+
+    /// The reason why a run has ended before its program has started.
+    fn why_not_started(&self, status: WaitStatus, start: &StartPipe) -> String {
+        let code = status.exit_status();
+        start.reason().unwrap_or_else(|| match (code, status.terminating_signal()) {
+            (Some(_), _) if self.container.is_some() => container::why_not_started(&self.folder),
+            (_, Some(signal)) => {
+                format!("signal {signal} ended the process that starts the program")
+            }
+            _ => format!(
+                "the process that starts the program has ended with exit code {}: see the log",
+                code.unwrap_or_default()
+            ),
+        })
+    }
+
+    /// Returns the end of the task after a run that has ended in this way, unless the program will be restarted.
+    fn restart_or_end(&mut self, exit: Exit) -> Option<Exit> {
+        let is_done = exit.is_success() && !self.spec.stays_up;
+        let is_last = is_done || self.status.ending || self.row >= self.spec.restart.attempts;
+        if !is_last {
+            self.status.last = Some(exit.clone());
+            self.restart_at = Some(Instant::now() + delay(self.spec.restart, self.row));
+            self.write_status();
         }
-        self.status.last = Some(exit);
-        self.restart_at = Some(Instant::now() + delay(self.spec.restart, self.row));
-        self.write_status();
-        Ok(None)
+        is_last.then_some(exit)
+    }
+
+    /// Writes the end of the task, after the status if that could not be written before.
+    fn write_end(&mut self, end: &Entry) -> io::Result<()> {
+        if self.rewrite_at.is_some() {
+            self.journal.append(&Entry::Status(self.status.clone()))?;
+            self.rewrite_at = None;
+        }
+        self.journal.append(end)
     }
 }
 
@@ -445,13 +493,6 @@ impl Supervisor {
 fn delay(policy: RestartPolicy, row: u32) -> Duration {
     let first = Duration::from_millis(policy.delay_ms.into()).max(DELAY_MIN);
     first.saturating_mul(1 << row.min(20)).min(DELAY_MAX)
-}
-
-/// Returns the reason why the last stage could not become the program. `None` if `code` is not [`CANNOT_START`], or if
-/// the stage has written no reason.
-fn not_started(code: i32, start: &StartPipe) -> Option<Exit> {
-    let reason = || start.reason().map(Exit::NotStarted);
-    (code == i32::from(CANNOT_START)).then(reason).flatten()
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! forking twice. With a cgroup, the kernel kills all processes at once. Without one, processes are killed until the
 //! supervisor has no child. For processes that outlive their supervisor, see `strays.rs`.
 
+use crate::task_files::files;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions};
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,6 +15,10 @@ use std::time::Duration;
 
 /// Pause between killing processes and checking for more.
 pub(crate) const PAUSE: Duration = Duration::from_millis(1);
+
+/// Maximum size of the arguments or the environment of a process that are read, in bytes: more than a job may give. A
+/// process can move its arguments to a mapping of terabytes.
+const ARGUMENTS_BYTES: u64 = 256 << 10;
 
 /// A process of the machine, as `/proc/PID/stat` describes it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,15 +60,33 @@ pub(crate) fn own_cpu_us() -> Option<u64> {
     Some(Process::parse(&stat)?.cpu_ticks * tick_us())
 }
 
+/// Reads the line about a process. The name in it may be any bytes, which are replaced if they are no text.
+fn stat(pid: i32) -> io::Result<String> {
+    let bytes = fs::read(format!("/proc/{pid}/stat"))?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Returns the arguments of a process, each with a zero byte at its end; none if they cannot be read.
+pub(crate) fn arguments(pid: i32) -> Vec<u8> {
+    let path = format!("/proc/{pid}/cmdline");
+    files::read_start(Path::new(&path), ARGUMENTS_BYTES).unwrap_or_default()
+}
+
+/// Returns the environment of a process, each variable with a zero byte at its end; none if it cannot be read.
+pub(crate) fn environment(pid: i32) -> Vec<u8> {
+    let path = format!("/proc/{pid}/environ");
+    files::read_start(Path::new(&path), ARGUMENTS_BYTES).unwrap_or_default()
+}
+
 /// Start of a process, in clock ticks since the machine booted; `None` if there is no such process, or it has ended.
 pub(crate) fn start_ticks(pid: i32) -> Option<u64> {
-    start_ticks_in(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+    start_ticks_in(&stat(pid).ok()?)
 }
 
 /// Whether a process has ended. A process that cannot be examined, for example because too many files are open, counts
 /// as running.
 pub(crate) fn has_ended(pid: i32, started_ticks: u64) -> bool {
-    match fs::read_to_string(format!("/proc/{pid}/stat")) {
+    match stat(pid) {
         Ok(stat) => start_ticks_in(&stat) != Some(started_ticks),
         Err(error) => {
             error.kind() == io::ErrorKind::NotFound
@@ -100,8 +123,7 @@ impl Processes {
         let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
         let process = |entry: fs::DirEntry| {
             let pid = entry.file_name().to_str()?.parse::<i32>().ok()?;
-            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-            Some((pid, Process::parse(&stat)?))
+            Some((pid, Process::parse(&stat(pid).ok()?)?))
         };
         entries.filter_map(process).collect()
     }
@@ -234,6 +256,9 @@ fn has_children() -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    use std::process::Command;
 
     #[test]
     fn the_start_of_this_process_is_known_and_that_of_none_is_not() {
@@ -250,6 +275,37 @@ mod tests {
     fn names_with_brackets_do_not_shift_fields() {
         let stat = "7 (a) b) S 1 7 7 0";
         assert_eq!(after_name(stat).unwrap().collect::<Vec<_>>(), ["S", "1", "7", "7", "0"]);
+    }
+
+    #[test]
+    fn a_process_whose_name_is_no_text_is_listed() {
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join(OsStr::from_bytes(b"a\xff) Z"));
+        std::os::unix::fs::symlink("/bin/sleep", &program).unwrap();
+        let mut child = Command::new(program).arg("1000").spawn().unwrap();
+        let pid = child.id() as i32;
+        let own = std::process::id() as i32;
+        assert_eq!(Processes::read().get(pid).map(|process| process.parent), Some(own));
+        assert!(start_ticks(pid).is_some());
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    #[test]
+    fn a_large_environment_is_not_read_whole() {
+        let mut sleep = Command::new("/bin/sleep");
+        sleep.arg("1000").env_clear();
+        sleep.envs((0..10).map(|number| (format!("V{number}"), "v".repeat(100_000))));
+        let mut child = sleep.spawn().unwrap();
+        // The kernel sets up the environment after the start.
+        while environment(child.id() as i32).is_empty() {
+            std::thread::yield_now();
+        }
+        let environment = environment(child.id() as i32);
+        assert_eq!(environment.len() as u64, ARGUMENTS_BYTES);
+        assert!(arguments(child.id() as i32).ends_with(b"sleep\x001000\0"));
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! One epoll instance contains an inotify instance, which watches the folders of the tasks, and the pidfds of the
 //! supervisors. So a driver with many tasks does nothing while nothing changes.
 
-use crate::journal::JOURNAL;
+use crate::task_files::journal::JOURNAL;
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::fd::{AsFd, OwnedFd};
@@ -21,8 +21,10 @@ const INOTIFY: u64 = 0;
 const EVENTS_MAX: usize = 256;
 const ROUNDS: u32 = 64;
 
-/// Bytes of inotify events that are read at once.
+/// Bytes of inotify events that are read at once, and maximum number of such events at a time. A task may write to
+/// files in its folder all the time.
 const INOTIFY_BYTES: usize = 16 << 10;
+const INOTIFY_MAX: usize = 1024;
 
 /// Number of a watched task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -139,8 +141,9 @@ impl Watch {
     fn read_folders(&self, notices: &mut Notices) {
         let mut buffer = [MaybeUninit::uninit(); INOTIFY_BYTES];
         let mut reader = inotify::Reader::new(self.inotify.as_fd(), &mut buffer);
-        // An error means that all events were read.
-        while let Ok(event) = reader.next() {
+        for _ in 0..INOTIFY_MAX {
+            // An error means that all events were read.
+            let Ok(event) = reader.next() else { return };
             if event.events().contains(ReadFlags::QUEUE_OVERFLOW) {
                 notices.are_incomplete = true;
             }
@@ -148,6 +151,8 @@ impl Watch {
                 notices.folders.insert(event.wd());
             }
         }
+        // The reader has taken further events from the kernel, which are lost with it.
+        notices.are_incomplete = true;
     }
 }
 
@@ -155,7 +160,7 @@ impl Watch {
 mod tests {
     use super::*;
     use crate::exit::Exit;
-    use crate::journal::{Entry, SupervisorProcess, Writer, append};
+    use crate::task_files::journal::{Entry, SupervisorProcess, Writer, append};
     use rustix::process::{Pid, PidfdFlags};
     use std::process::{Command, Stdio};
 

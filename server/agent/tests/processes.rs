@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "all of it is tests, helpers too")]
 
+mod support;
+
 use omega_agent::logs::{self, LogStream};
 use omega_agent::{Driver, Event, Exit, ProcessDriver, ProcessSettings, TaskSpec};
 use omega_core::{HealthCheck, Probe, RestartPolicy};
@@ -14,41 +16,15 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
+use support::{
+    all, await_end, await_output, driver, driver_with, is_anything_left, next, output, shell, stray,
+};
 
-fn driver(folder: &Path) -> ProcessDriver {
-    driver_with(folder, Duration::from_secs(60))
-}
-
-fn driver_with(folder: &Path, patience: Duration) -> ProcessDriver {
-    let supervisor = vec![env!("CARGO_BIN_EXE_test-supervisor").into()];
-    let folder = folder.to_owned();
-    ProcessDriver::new(ProcessSettings { folder, supervisor, cgroups: None, patience }).unwrap()
-}
-
-fn shell(id: &str, script: &str) -> TaskSpec {
-    let mut spec =
-        TaskSpec { id: id.to_owned(), command: "/bin/sh".to_owned(), ..TaskSpec::default() };
-    spec.args = vec!["-c".to_owned(), script.to_owned()];
-    spec.limits.log_bytes = 10_000;
-    spec.grace_ms = 60_000;
-    spec
-}
-
-/// Waits for the next event.
-fn next(driver: &mut ProcessDriver) -> Event {
-    let mut events = all(driver, 1);
-    events.remove(0)
-}
-
-/// Waits for this number of events.
-fn all(driver: &mut ProcessDriver, count: usize) -> Vec<Event> {
-    let mut events = Vec::new();
-    while events.len() < count {
-        events.extend(driver.poll());
-        std::thread::yield_now();
-    }
-    assert_eq!(events.len(), count, "{events:?}");
-    events
+/// The supervisor of a task.
+fn supervisor(folder: &Path, task: &str) -> Pid {
+    let text = std::fs::read_to_string(folder.join(task).join("journal.jsonl")).unwrap();
+    let first: serde_json::Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
+    Pid::from_raw(first["supervisor"]["pid"].as_i64().unwrap() as i32).unwrap()
 }
 
 fn health(command: &str) -> HealthCheck {
@@ -84,50 +60,11 @@ fn run(spec: &TaskSpec) -> (Exit, String) {
     (exit, output(&driver, &spec.id))
 }
 
-fn output(driver: &ProcessDriver, task: &str) -> String {
-    let folder = driver.logs(task, "").unwrap();
-    let part = logs::read(&folder, LogStream::Stdout, 0, 1 << 20).unwrap();
-    String::from_utf8(part.bytes).unwrap()
-}
-
-/// Waits until the output of a task is as expected.
-fn await_output(driver: &ProcessDriver, task: &str, expected: &str) {
-    let is_said = || driver.logs(task, "").is_some() && output(driver, task).contains(expected);
-    while !is_said() {
-        std::thread::yield_now();
-    }
-}
-
-/// Whether any process has this folder in its environment or its arguments.
-fn is_anything_left(folder: &Path) -> bool {
-    let mark = folder.display().to_string();
-    let entries = std::fs::read_dir("/proc").unwrap().flatten();
-    let files =
-        entries.flat_map(|entry| ["environ", "cmdline"].map(|name| entry.path().join(name)));
-    let mut texts = files.filter_map(|file| std::fs::read(file).ok());
-    texts.any(|bytes| String::from_utf8_lossy(&bytes).contains(&mark))
-}
-
 /// Waits until a file exists.
 fn exists(file: &Path) {
     while !file.exists() {
         std::thread::yield_now();
     }
-}
-
-/// The supervisor of a task.
-fn supervisor(folder: &Path, task: &str) -> Pid {
-    let text = std::fs::read_to_string(folder.join(task).join("journal.jsonl")).unwrap();
-    let first: serde_json::Value = serde_json::from_str(text.lines().next().unwrap()).unwrap();
-    Pid::from_raw(first["supervisor"]["pid"].as_i64().unwrap() as i32).unwrap()
-}
-
-/// A script that starts a process in a session of its own, without an environment. The process runs `first`, with the
-/// supervisor's pid as `$P`, and then never ends.
-fn stray(folder: &Path, first: &str) -> String {
-    let inner = format!("{first}; while :; do sleep 0.05; done");
-    let mark = folder.display();
-    format!("P=$PPID; env -i P=$P setsid /bin/sh -c '{inner}' {mark} & wait")
 }
 
 #[test]
@@ -248,8 +185,7 @@ fn a_task_that_kills_its_supervisor_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let mut driver = driver(folder.path());
     driver.start(&shell("rogue", &stray(folder.path(), "kill -9 $P"))).unwrap();
-    let events = all(&mut driver, 2);
-    assert_eq!(events[1], Event::Ended("rogue".to_owned(), Exit::Lost));
+    assert_eq!(await_end(&mut driver), Event::Ended("rogue".to_owned(), Exit::Lost));
     assert!(!is_anything_left(folder.path()));
 }
 
@@ -294,8 +230,7 @@ fn a_task_that_forges_its_end_leaves_nothing() {
     let end = r#"{\"ended\":{\"code\":0}}"#;
     let first = format!("echo \"{end}\" >> {}; kill -9 $P", journal.display());
     driver.start(&shell("forger", &stray(folder.path(), &first))).unwrap();
-    let events = all(&mut driver, 2);
-    assert_eq!(events[1], Event::Ended("forger".to_owned(), Exit::Code(0)));
+    assert_eq!(await_end(&mut driver), Event::Ended("forger".to_owned(), Exit::Code(0)));
     assert!(!is_anything_left(folder.path()));
 }
 
@@ -327,8 +262,7 @@ fn a_task_whose_journal_is_gone_is_killed() {
     let mut second = driver(folder.path());
     assert_eq!(second.find().unwrap().len(), 1);
     second.kill("lost");
-    let ended = all(&mut second, 2);
-    assert_eq!(ended[1], Event::Ended("lost".to_owned(), Exit::Stopped));
+    assert_eq!(next(&mut second), Event::Ended("lost".to_owned(), Exit::Stopped));
     assert!(!is_anything_left(folder.path()));
 }
 
@@ -423,7 +357,9 @@ fn the_logs_of_ended_tasks_leave_room_on_a_full_disk() {
         while more.as_mut().is_ok_and(|file| file.write_all(&[0; 4096]).is_ok()) {}
     };
     let mut driver = driver(folder.path());
-    let mut fill = shell("fill", "head -c 300000 /dev/zero");
+    // The many files keep the driver busy removing them while the next task is started.
+    let files = "n=20000; while [ $n -gt 0 ]; do : > $n; n=$((n-1)); done";
+    let mut fill = shell("fill", &format!("head -c 300000 /dev/zero; {files}"));
     fill.limits.log_bytes = 1 << 20;
     driver.start(&fill).unwrap();
     all(&mut driver, 2);
@@ -440,8 +376,10 @@ fn the_logs_of_ended_tasks_leave_room_on_a_full_disk() {
     assert!(!folder.path().join("fill").exists() && folder.path().join("next").exists());
     // Without a further start, room is made when the use is measured.
     fill_up();
-    driver.usage();
-    assert!(!folder.path().join("next").exists());
+    // While the files of a task are being removed, its log is kept.
+    while folder.path().join("next").exists() {
+        driver.usage();
+    }
     // No folder is left that could be removed.
     fill_up();
     let refused = driver.start(&shell("last", "true")).unwrap_err();
@@ -490,6 +428,35 @@ fn a_program_that_fails_is_started_again_so_often() {
     assert_eq!(run(&spec).1.lines().count(), 1, "it has done its work");
     spec.stays_up = true;
     assert_eq!(run(&spec).1.lines().count(), 4, "a service is to stay up");
+}
+
+/// A supervisor that may open few files can start no program. With still fewer files, it fails itself.
+#[test]
+fn a_program_that_the_supervisor_cannot_start_counts_as_failed() {
+    let restart = RestartPolicy { attempts: 1, delay_ms: 1 };
+    let mut ends = (6..24).map(|files| {
+        let folder = tempfile::tempdir().unwrap();
+        let limited = format!("ulimit -n {files}; exec \"$0\" \"$@\"");
+        let program = env!("CARGO_BIN_EXE_test-supervisor");
+        let supervisor = ["/bin/sh", "-c", &limited, program].map(Into::into).to_vec();
+        let (folder, patience) = (folder.path().to_owned(), Duration::from_secs(60));
+        let settings = ProcessSettings { folder, supervisor, cgroups: None, patience };
+        let mut driver = ProcessDriver::new(settings).unwrap();
+        driver.start(&TaskSpec { restart, ..shell("limited", "true") }).unwrap();
+        let mut events = Vec::new();
+        while !matches!(events.last(), Some(Event::Ended(..))) {
+            events.extend(driver.poll());
+            std::thread::yield_now();
+        }
+        events
+    });
+    let why = "the supervisor cannot start a process";
+    let cannot = |exit: &Exit| matches!(exit, Exit::NotStarted(is) if is.starts_with(why));
+    let is_counted = |events: Vec<Event>| {
+        matches!(&*events, [Event::Restarted(_, first, 1), Event::Ended(_, last)]
+            if cannot(first) && cannot(last))
+    };
+    assert!(ends.any(is_counted));
 }
 
 #[test]

@@ -26,7 +26,8 @@
 //! The calls of [`RemoteCell`] and [`application`] block. In an async program, make them in
 //! `tokio::task::spawn_blocking`: in a task, they would also stop the other tasks of the thread.
 //!
-//! In reading order: `proto/omega/v1/`, [`convert`], [`error`], [`connect`], `remote/`, [`agent`], [`application`].
+//! In reading order: `proto/omega/v1/`, [`convert`], [`error`], [`connect`], `remote/`, [`agent`], [`application`],
+//! [`restart`].
 
 pub mod agent;
 pub mod application;
@@ -38,6 +39,7 @@ mod own_runtime;
 mod pause;
 pub mod proto;
 mod remote;
+pub mod restart;
 
 pub use connect::{Address, Tls};
 pub use error::{ApiError, ErrorCode};

@@ -38,8 +38,8 @@ const FULL_CHECK: Duration = Duration::from_millis(100);
 /// largest cells need.
 const SNAPSHOT_WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// Time for which a membership change is retried. Once per election timeout, a leader counts the voters that have
-/// responded since its last count. Shortly after a count, it may therefore still reject a change for lack of a quorum.
+/// Time for which a membership change is retried: some election timeouts. A new leader rejects changes until the others
+/// have replied to it.
 const QUORUM_WAIT: Duration = Duration::from_secs(1);
 /// Pause between two attempts of a membership change: some intervals of heartbeats.
 const QUORUM_PAUSE: Duration = Duration::from_millis(100);
@@ -365,16 +365,19 @@ impl Host {
         ApiError { leader: leader.map(|id| id.0.to_string()), leader_address, ..disk_full() }
     }
 
-    /// Changes the membership.
+    /// Changes the membership, if this replica is the leader. Only the leader has contact with all replicas.
     ///
     /// # Errors
-    /// If the change is invalid, or its outcome is unknown.
+    /// If this replica is not the leader, the change is invalid, or its outcome is unknown.
     pub async fn change_members(
         &self,
         change: &MembershipChange,
         until: Instant,
     ) -> Result<Membership, ApiError> {
         let replica = self.need_replica()?;
+        if !self.leadership().is_leader {
+            return Err(self.no_leader("the membership is changed by"));
+        }
         self.check_reachable(change)?;
         self.check_moved(change).await?;
         let give_up = until.min(Instant::now() + QUORUM_WAIT);
@@ -422,20 +425,23 @@ impl Host {
         Ok(())
     }
 
-    /// Checks that something listens at the new address of a known replica. A wrong address would silently take the
+    /// Checks that a known replica listens for its peers at its new address. A wrong address would silently take the
     /// replica away, and with two of them, the cell would have no leader any more.
     async fn check_moved(&self, change: &MembershipChange) -> Result<(), ApiError> {
-        let Some(peers) = &self.peers else { return Ok(()) };
+        let (Some(peers), Some(running)) = (&self.peers, self.running()) else { return Ok(()) };
+        if running.status().membership.check(change).is_err() {
+            // The leader rejects the change for a better reason.
+            return Ok(());
+        }
         for step in &change.steps {
             let MemberStep::Locate { id, address } = step else { continue };
-            let is_new = change.steps.contains(&MemberStep::AddLearner(*id));
-            if is_new || !peers.has_address(*id) || !address.contains(':') {
+            if change.steps.contains(&MemberStep::AddLearner(*id)) {
                 continue;
             }
-            let connect = tokio::net::TcpStream::connect(address);
-            let why = match tokio::time::timeout(DIAL_MAX, connect).await {
-                Ok(Ok(_)) => continue,
-                Ok(Err(why)) => why.to_string(),
+            let check = peers.check_address(*id, address);
+            let why = match tokio::time::timeout(DIAL_MAX, check).await {
+                Ok(Ok(())) => continue,
+                Ok(Err(why)) => why,
                 Err(_) => "no answer came".to_owned(),
             };
             let why = format!(

@@ -12,11 +12,12 @@ use omega_client::Address;
 use omega_client::agent::{AGENT, AgentSettings};
 use omega_core::Labels;
 use omega_runner::{Runner, RunnerSettings};
-use rustix::fs::FlockOperation;
+use rustix::fs::{FlockOperation, OFlags};
 use rustix::process::{Resource, Rlimit};
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::hash::{BuildHasher, RandomState};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::time::Duration;
 
@@ -43,9 +44,10 @@ pub(super) struct Ready {
 pub(super) fn prepare(args: &AgentArgs) -> Result<Ready, AgentError> {
     let address = args.cell.address()?;
     let refused = |why| AgentError::Folder { folder: args.dir.clone(), why };
-    fs::create_dir_all(&args.dir).map_err(refused)?;
+    // The users of tasks pass through the folder, and do not list it.
+    DirBuilder::new().recursive(true).mode(0o711).create(&args.dir).map_err(refused)?;
     let dir = args.dir.canonicalize().map_err(refused)?;
-    let lock = File::create(dir.join("agent.lock")).map_err(refused)?;
+    let lock = create_private(&dir.join("agent.lock")).map_err(refused)?;
     if rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
         return Err(AgentError::FolderInUse(dir));
     }
@@ -73,13 +75,39 @@ pub(super) fn prepare(args: &AgentArgs) -> Result<Ready, AgentError> {
     Ok(Ready { address, driver, found, id, settings, _program: program, _lock: lock, _group_lock })
 }
 
+/// Opens a file of the agent. A program that runs as the agent's user may have put a link or a named pipe in its place.
+fn open_own(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let file = options.custom_flags(flags.bits() as i32).open(path)?;
+    if file.metadata()?.is_file() {
+        return Ok(file);
+    }
+    Err(io::Error::other(format!("{} is no regular file: remove it", path.display())))
+}
+
+/// Creates or empties a file that other users cannot open: whoever opens a lock file can lock it.
+fn create_private(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    let options = options.write(true).create(true).truncate(true).mode(0o600);
+    let file = open_own(options, path)?;
+    file.set_permissions(Permissions::from_mode(0o600))?;
+    Ok(file)
+}
+
+/// Reads the beginning of a file, which is longer than an id.
+fn read_private(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    open_own(OpenOptions::new().read(true), path)?.take(64).read_to_string(&mut text)?;
+    Ok(text)
+}
+
 /// Reads the id of the agent of a folder, or creates one. Two agents with different folders have different ids, so the
 /// cell can tell a restarted agent from another with the same name.
 fn read_id(dir: &Path) -> io::Result<String> {
     let path = dir.join("agent.id");
     let is_id =
         |text: &String| text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-    match fs::read_to_string(&path) {
+    match read_private(&path) {
         Ok(id) if is_id(&id) => return Ok(id),
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         // The file is missing, or was not written completely.
@@ -88,7 +116,7 @@ fn read_id(dir: &Path) -> io::Result<String> {
     // `RandomState` gets random keys from the operating system, so its hashes are random numbers.
     let id = format!("{:016x}", RandomState::new().hash_one(std::process::id()));
     let new = dir.join("agent.id.new");
-    let mut file = File::create(&new)?;
+    let mut file = create_private(&new)?;
     file.write_all(id.as_bytes())?;
     file.sync_all()?;
     fs::rename(&new, &path)?;

@@ -157,9 +157,18 @@ fn last_contact(member: &MemberShape, replier: Replier) -> String {
     }
 }
 
+/// The state of a replica's disk.
+fn disk(member: &MemberShape) -> &'static str {
+    match member.disk_full {
+        Some(true) => "full",
+        Some(false) => "ok",
+        None => "-",
+    }
+}
+
 fn table(members: &[MemberShape], replier: Replier) -> String {
-    let heading =
-        ["replica", "role", "leader", "last contact", "address"].map(|name| (name, Align::Left));
+    let heading = ["replica", "role", "leader", "last contact", "disk", "address"];
+    let heading = heading.map(|name| (name, Align::Left));
     let row = |member: &MemberShape| {
         let leads = if member.leads { "yes" } else { "" };
         let replica = format!("r{}", member.replica);
@@ -169,6 +178,7 @@ fn table(members: &[MemberShape], replier: Replier) -> String {
             member.role.to_owned(),
             leads.to_owned(),
             last_contact(member, replier),
+            disk(member).to_owned(),
             address,
         ]
     };
@@ -199,6 +209,7 @@ fn change(common: &CommandArgs, steps: Vec<Step>) -> Result<(), CommandError> {
     for member in &mut changed.all {
         let Some(same) = now.all.iter().find(|one| one.replica == member.replica) else { continue };
         member.silent_ms = same.silent_ms;
+        member.disk_full = same.disk_full;
         if member.peer_address.is_empty() {
             member.peer_address.clone_from(&same.peer_address);
         }
@@ -214,4 +225,26 @@ fn transfer(args: &ReplicaArgs) -> Result<(), CommandError> {
     })?;
     let shape = TransferShape { asked_to_lead: args.replica };
     show::print(args.common.output, &shape, || format!("r{} was asked to lead\n", args.replica))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_shows_replicas_with_a_full_disk() {
+        let member = |replica, silent_ms, disk_full| proto::Member {
+            replica,
+            silent_ms,
+            disk_full,
+            role: proto::MemberRole::Voter.into(),
+            ..proto::Member::default()
+        };
+        let all = vec![member(1, Some(0), false), member(2, Some(0), true), member(3, None, false)];
+        let members = proto::Members { replica: 1, leader: 1, term: 1, all };
+        let shown = table(&shape::members(&members), Replier::of(&members));
+        let disk = |line: &str| line.split_whitespace().rev().nth(1).map(str::to_owned);
+        let disks: Vec<_> = shown.lines().filter_map(disk).collect();
+        assert_eq!(disks, ["DISK", "ok", "full", "-"], "{shown}");
+    }
 }

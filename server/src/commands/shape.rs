@@ -279,6 +279,8 @@ pub(in crate::commands) struct MemberShape {
     /// Time since the leader last had contact with the replica; `null` if it never had, or if the leader did not
     /// answer.
     pub(in crate::commands) silent_ms: Option<u64>,
+    /// Whether the disk of the replica's log is full; `null` if that is not known.
+    pub(in crate::commands) disk_full: Option<bool>,
     /// Address of the replica for other replicas; `null` if the other replicas take it from their own settings.
     pub(in crate::commands) peer_address: Option<String>,
 }
@@ -535,6 +537,7 @@ pub(in crate::commands) fn members(response: &proto::Members) -> Vec<MemberShape
         role: role(member.role()),
         leads: member.replica == response.leader,
         silent_ms: member.silent_ms,
+        disk_full: member.silent_ms.map(|_| member.disk_full),
         peer_address: Some(member.peer_address.clone()).filter(|address| !address.is_empty()),
     };
     response.all.iter().map(one).collect()

@@ -10,6 +10,7 @@
 
 use crate::commands::call::{Caller, Page};
 use crate::commands::files::amount;
+use crate::commands::files::lines::with_line;
 use crate::commands::files::txn_file::{ClaimName, ResizeName, TaskName, TransactionFile};
 use crate::commands::jobs::named_job;
 use crate::commands::shape::ListShape;
@@ -237,10 +238,11 @@ fn get(args: &GetArgs) -> Result<(), CommandError> {
 fn commit(args: &CommitArgs) -> Result<(), CommandError> {
     let path = args.file.as_path();
     let described: TransactionFile = file::read(path)?;
-    let named = Named::of(&described, path)?;
+    let at_line = |error| with_line(error, path);
+    let named = Named::of(&described, path).map_err(at_line)?;
     let caller = args.common.caller()?;
     let kinds = caller.kinds()?;
-    let mut txn = named.found((&caller, &kinds), &described)?;
+    let mut txn = named.found((&caller, &kinds), &described).map_err(at_line)?;
     txn.id = transaction_id(&caller, &args.name, args.id)?;
     let commit = send(&caller, &txn)?;
     let shape = committed(args, &kinds, &txn, (&described, &commit));

@@ -140,7 +140,7 @@ impl<'a> Line<'a> {
             ["context", _] => return Some(NameQuery::Contexts),
             // The name is that of a new object.
             ["job", "submit"] | ["machine", "add"] => return None,
-            ["job", "kill" | "resize" | "rollback" | "explain"] => Kind::LiveJobs,
+            ["job", "kill" | "resize" | "rollback" | "restart" | "explain"] => Kind::LiveJobs,
             ["job", _] => Kind::Jobs,
             ["task", _] => Kind::Tasks,
             ["machine", _] => Kind::Machines,

@@ -7,14 +7,17 @@ use omega_core::{Command, Kinds, Policy};
 use omega_service::{Certificates, Host, PeerListener, Peers, ReplicaIdentity, SlowCommit};
 use omega_store::directory::{
     CreateDirectoryError, Directory, EngineKind, Expected, Identity, OpenDirectoryError,
+    OpenLogError,
 };
-use omega_store::log::ReplicaId;
+use omega_store::log::{CreateError, OpenError, ReadError, ReplicaId};
 use omega_store::membership::Membership;
 use omega_store::replica::{
     Network, Running, StartError, TornTail, Transport, bootstrap_with, start,
 };
+use omega_store::snapshot::{LoadError, SaveError};
 use omega_store::{CellId, Origin, RealDisk};
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -61,6 +64,37 @@ impl CellError {
                 | CellError::Open(OpenDirectoryError::Locked(_))
         )
     }
+}
+
+impl CellError {
+    /// Whether the disk failed or is full, so that the server can be started again once the disk works.
+    pub(crate) fn is_of_disk(&self) -> bool {
+        match self {
+            CellError::Create(CreateDirectoryError::Io { source, .. })
+            | CellError::Create(CreateDirectoryError::Log(CreateError::Io { source, .. }))
+            | CellError::Open(OpenDirectoryError::Io { source, .. })
+            | CellError::Start(StartError::Log(OpenLogError::Log(OpenError::Io {
+                source, ..
+            })))
+            | CellError::Start(StartError::Read(ReadError::Io { source, .. }))
+            | CellError::Start(StartError::Snapshot(LoadError::Io { source, .. }))
+            | CellError::Start(StartError::Save(SaveError::Io { source, .. })) => is_fault(source),
+            CellError::Create(CreateDirectoryError::Log(CreateError::Full(_)))
+            | CellError::Start(StartError::Write(_) | StartError::Save(SaveError::Full(_))) => true,
+            _ => false,
+        }
+    }
+}
+
+/// Whether the disk caused an error. Otherwise, the path or its permissions are wrong.
+fn is_fault(error: &io::Error) -> bool {
+    use io::ErrorKind::{
+        AlreadyExists, InvalidInput, IsADirectory, NotADirectory, NotFound, PermissionDenied,
+    };
+    !matches!(
+        error.kind(),
+        AlreadyExists | InvalidInput | IsADirectory | NotADirectory | NotFound | PermissionDenied
+    )
 }
 
 /// A cell that can be served.
@@ -203,4 +237,26 @@ pub(crate) fn rand_id() -> u128 {
     // `RandomState` gets random keys from the operating system, so its hashes are random numbers.
     let half = |salt: u32| u128::from(RandomState::new().hash_one((std::process::id(), salt)));
     half(0) << 64 | half(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_a_disk_differ_from_wrong_paths() {
+        let open = |source: io::Error| {
+            CellError::from(OpenDirectoryError::Io { path: "cell".into(), source }).is_of_disk()
+        };
+        // The system's number of an error of a device.
+        assert!(open(io::Error::from_raw_os_error(5)));
+        for kind in [io::ErrorKind::StorageFull, io::ErrorKind::ReadOnlyFilesystem] {
+            assert!(open(kind.into()), "{kind}");
+        }
+        for kind in [io::ErrorKind::PermissionDenied, io::ErrorKind::NotADirectory] {
+            assert!(!open(kind.into()), "{kind}");
+        }
+        assert!(CellError::from(StartError::Save(SaveError::Full("cell".into()))).is_of_disk());
+        assert!(!CellError::NoReplica("cell".into()).is_of_disk());
+    }
 }

@@ -117,7 +117,11 @@ impl ServeError {
 
     /// Whether a disk failed, so that the server can be started again once the disk works.
     pub(crate) fn is_of_disk(&self) -> bool {
-        matches!(self, ServeError::Stopped { remedy: Remedy::StartAgain, .. })
+        match self {
+            ServeError::Stopped { remedy, .. } => *remedy == Remedy::StartAgain,
+            ServeError::Cell(error) => error.is_of_disk(),
+            _ => false,
+        }
     }
 
     /// Whether the server ended because it would have been open to everyone.

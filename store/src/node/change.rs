@@ -4,7 +4,7 @@
 //! change that removes it. When that change is committed, the replica leads a cell in which it has no vote, and its
 //! heartbeats would keep the others from being elected. So it steps down when it applies the change.
 
-use super::Node;
+use super::{Leadership, Message, Node};
 use crate::log::{LogIndex, Position, ReplicaId, Term};
 use crate::membership::{ChangeError, MemberStep, MembershipChange};
 use raft::{INVALID_ID, StateRole};
@@ -36,27 +36,47 @@ impl Node {
 
     /// Rejects changes after which too few voters for a quorum would be reachable.
     fn check_quorum_after(&self, change: &MembershipChange) -> Result<(), ChangeError> {
-        let raft = &self.raw.raft;
-        let answers = |id: &ReplicaId| {
-            id.0 == raft.id || raft.prs().get(id.0).is_some_and(|progress| progress.recent_active)
-        };
         for step in &change.steps {
-            let MemberStep::Promote(id) = step else { continue };
-            let matched = raft.prs().get(id.0).map_or(0, |progress| progress.matched);
-            if !answers(id) {
-                let address = self.membership.addresses.get(id).cloned();
-                return Err(ChangeError::NoAnswer { id: *id, address });
-            }
-            if matched < raft.raft_log.committed.saturating_sub(BEHIND_MAX) {
-                return Err(ChangeError::Behind(*id));
+            if let MemberStep::Promote(id) = *step {
+                self.check_learner(id)?;
             }
         }
         let voters = self.membership.voters_after(change);
-        let answering = voters.iter().filter(|id| answers(id)).count();
-        if answering > voters.len() / 2 || change.steps.is_empty() {
+        let silent: Vec<_> = voters.iter().copied().filter(|id| !self.answers(*id)).collect();
+        if voters.len() - silent.len() > voters.len() / 2 || change.steps.is_empty() {
             Ok(())
         } else {
-            Err(ChangeError::NoQuorum { voters: voters.len(), answering })
+            Err(ChangeError::NoQuorum { voters: voters.len(), silent })
+        }
+    }
+
+    /// Checks that a learner replies, needs no snapshot, and lacks few entries. Otherwise the cell could wait for it
+    /// once it has a vote.
+    fn check_learner(&self, id: ReplicaId) -> Result<(), ChangeError> {
+        if !self.answers(id) {
+            let address = self.membership.addresses.get(&id).cloned();
+            return Err(ChangeError::NoAnswer { id, address });
+        }
+        let raft = &self.raw.raft;
+        let matched = raft.prs().get(id.0).map_or(0, |progress| progress.matched);
+        let needed = raft.raft_log.committed.saturating_sub(BEHIND_MAX);
+        if matched < needed || matched < self.raw.store().base().index.0 {
+            return Err(ChangeError::Behind(id));
+        }
+        Ok(())
+    }
+
+    /// Whether a replica is this leader, or has replied to it within the shortest election timeout.
+    fn answers(&self, id: ReplicaId) -> bool {
+        let Leadership { term, .. } = self.leadership();
+        id == self.id() || self.contacts.is_recent(id, term, self.settings.election_ticks)
+    }
+
+    /// Records a message that is a reply of a member to this replica as the leader.
+    pub(super) fn record_contact(&mut self, message: &Message) {
+        let Leadership { term, is_leader, .. } = self.leadership();
+        if is_leader && self.membership.contains(message.from) {
+            self.contacts.record(message, term);
         }
     }
 

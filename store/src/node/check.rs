@@ -1,9 +1,10 @@
 //! Checks of messages before raft-rs processes them.
 //!
 //! raft-rs trusts its peers, and panics on impossible messages. So messages are first checked against this replica's
-//! state. Most invalid messages are forged or come from unknown senders, and are dropped. Two kinds of invalid messages
-//! prove that a replica has lost entries that it had acknowledged. The replica must stop then.
+//! state. Most invalid messages are forged or come from unknown senders, and are dropped. Other invalid messages prove
+//! that a replica has lost or changed entries that it had acknowledged. The replica must stop then.
 
+use super::convert;
 use super::message::{Message, MessageKind};
 use super::window::Window;
 use crate::log::{Entry, EntryKind, LogIndex, Position, ReplicaId, Term};
@@ -50,7 +51,9 @@ pub enum MessageError {
     /// acknowledged.
     #[error(
         "entry {index} was committed in term {committed}, but the leader has it in term \
-         {offered}, so a majority of replicas lost committed entries: restore the cell from a snapshot"
+         {offered}, so one of the two lost entries that it had acknowledged: compare the replicas \
+         with `omega log show`; if only this one differs, remove it and add a new one with another \
+         id; otherwise restore the cell from a backup"
     )]
     Contradiction {
         /// Index of the entry.
@@ -60,13 +63,30 @@ pub enum MessageError {
         /// Term in the message.
         offered: Term,
     },
+    /// The leader has an entry of this index and term with other content, so one of the two logs is damaged, or belongs
+    /// to another cell.
+    #[error(
+        "entry {index} of term {term} has other content than on the leader: compare the replicas \
+         with `omega log show`, remove the wrong one, and add a new one with another id"
+    )]
+    Altered {
+        /// Index of the entry.
+        index: LogIndex,
+        /// Term of the entry.
+        term: Term,
+    },
 }
 
 impl MessageError {
     /// Whether the replica must stop.
     #[must_use]
     pub fn is_fatal(&self) -> bool {
-        matches!(self, MessageError::LostTail { .. } | MessageError::Contradiction { .. })
+        matches!(
+            self,
+            MessageError::LostTail { .. }
+                | MessageError::Contradiction { .. }
+                | MessageError::Altered { .. }
+        )
     }
 }
 
@@ -192,14 +212,11 @@ fn check_snapshot(message: &Message, raw: &RawNode<Window>) -> Result<(), Messag
     }
 }
 
-/// Checks that entries do not replace committed entries.
+/// Checks that entries replace no committed entries, and that entries which this log has already are equal. raft-rs
+/// ignores entries that begin before the commit index, and compares only terms otherwise.
 fn check_committed(message: &Message, raw: &RawNode<Window>) -> Result<(), MessageError> {
     let log = &raw.raft.raft_log;
     let committed = LogIndex(log.committed);
-    if message.at.index < committed {
-        // If entries begin before the commit index, raft-rs only replies with this index, and appends nothing.
-        return Ok(());
-    }
     let offered = message.entries.iter().map(|entry| entry.position);
     for Position { index, term: offered } in [message.at].into_iter().chain(offered) {
         if index > committed {
@@ -208,6 +225,13 @@ fn check_committed(message: &Message, raw: &RawNode<Window>) -> Result<(), Messa
         let Ok(known) = log.term(index.0) else { continue };
         if known != 0 && known != offered.0 {
             return Err(MessageError::Contradiction { index, committed: Term(known), offered });
+        }
+    }
+    for entry in &message.entries {
+        let known = raw.store().entry(entry.position.index).map(convert::from_raft);
+        if known.is_some_and(|known| known.position == entry.position && known != *entry) {
+            let Position { index, term } = entry.position;
+            return Err(MessageError::Altered { index, term });
         }
     }
     Ok(())

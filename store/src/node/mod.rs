@@ -19,10 +19,12 @@
 //! raft-rs draws election timeouts from the system's randomness, so after each step the timeout is replaced by a seeded
 //! one. raft-rs also panics on impossible messages, so each message is checked before (`check.rs`).
 //!
-//! In reading order: `message`, `convert`, `check`, `window`, this file, `read`, `snapshots`, `votes`, `change`.
+//! In reading order: `message`, `convert`, `check`, `window`, this file, `read`, `snapshots`, `votes`, `contacts`,
+//! `change`.
 
 mod change;
 mod check;
+mod contacts;
 mod convert;
 mod message;
 mod read;
@@ -36,6 +38,7 @@ pub use read::ReadId;
 
 use crate::log::{Batch, Entry, HardState, LogIndex, Position, ReplicaId, Term};
 use crate::membership::Membership;
+use contacts::Contacts;
 use raft::eraftpb;
 use raft::{RawNode, Ready, StateRole};
 use rand::{RngExt, SeedableRng};
@@ -163,6 +166,7 @@ pub struct Node {
     /// Position up to which the replica may have acknowledged entries that it lost.
     suspected_loss: Option<Position>,
     votes: Votes,
+    contacts: Contacts,
     outbox: Vec<Message>,
 }
 
@@ -225,6 +229,7 @@ impl Node {
             installing: None,
             suspected_loss,
             votes: Votes::default(),
+            contacts: Contacts::default(),
             outbox: Vec::new(),
         };
         node.settle();
@@ -315,6 +320,7 @@ impl Node {
 
     /// Advances the node's time by one tick.
     pub fn tick(&mut self) {
+        self.contacts.tick();
         let leads_at_once = self.is_alone() && !self.leadership().is_leader;
         if self.cannot_lead_alone() {
             return;
@@ -355,6 +361,7 @@ impl Node {
         }
         // The only possible error is that the message is a reply of a removed replica.
         let _ = self.raw.step(raft);
+        self.record_contact(message);
         if let Some(offer) = message.snapshot.as_ref().filter(|offer| self.is_accepted(offer)) {
             self.accepted = Some(offer.clone());
         }

@@ -206,7 +206,12 @@ fn entries_after(
         return Err(StartError::Gap { path: path(), base: begin.index, snapshot: base.index });
     }
     let hard_state = log.hard_state();
-    let goes_on = base.index <= last.index && term_at(log, base.index)? == Some(base.term);
+    let known = if base.index <= last.index { term_at(log, base.index)? } else { None };
+    let goes_on = known == Some(base.term);
+    if let Some(committed) = known.filter(|_| !goes_on && base.index <= hard_state.commit) {
+        let (index, snapshot) = (base.index, base.term);
+        return Err(StartError::Contradiction { path: path(), index, committed, snapshot });
+    }
     if !goes_on {
         if hard_state.commit > last.index {
             let committed = hard_state.commit;

@@ -2,7 +2,7 @@
 
 use crate::codec::CodecError;
 use crate::directory::OpenLogError;
-use crate::log::{LogIndex, ReadError, WriteError};
+use crate::log::{LogIndex, ReadError, Term, WriteError};
 use crate::snapshot::{LoadError, SaveError};
 use std::path::PathBuf;
 
@@ -83,5 +83,22 @@ pub enum StartError {
         committed: LogIndex,
         /// Last entry of the log.
         last: LogIndex,
+    },
+    /// The log and the newest snapshot contradict each other, so one of them belongs to another replica or to an earlier
+    /// time.
+    #[error(
+        "{}: entry {index} was committed in term {committed} according to the log, but in term \
+         {snapshot} according to the newest snapshot, so one of them belongs to another replica \
+         or to an earlier time: remove this replica and add a new one with another id", path.display()
+    )]
+    Contradiction {
+        /// Path of the folder.
+        path: PathBuf,
+        /// Index of the entry, which is the last one of the snapshot.
+        index: LogIndex,
+        /// Term of the entry in the log.
+        committed: Term,
+        /// Term of the entry in the snapshot.
+        snapshot: Term,
     },
 }

@@ -126,6 +126,12 @@ impl Running {
         move || status.lock().stopped.is_some()
     }
 
+    /// Returns a function that tells whether the disk of the log is full. It does not keep the replica running.
+    pub fn has_full_disk(&self) -> impl Fn() -> bool + Send + Sync + use<> {
+        let status = self.status.clone();
+        move || status.lock().disk_full
+    }
+
     /// Durations of the replica's entries in each stage.
     #[must_use]
     pub fn stages(&self) -> &Stages {

@@ -5,6 +5,7 @@
 //! - `snapshot_states.rs`, `backups.rs`: cells that are saved and restored.
 //! - `views.rs`, `claims.rs`, `deferred_claims.rs`, `soft_spreads.rs`, `lifted.rs`: views follow deltas, check like the
 //!   cell, keep their claims, count what preferences select, and predict the cell without some tasks.
+//! - `shared_deltas.rs`: deltas that the cell makes once for many readers.
 //! - `departures.rs`: views expect the ends of all tasks.
 //! - `scripts.rs`: behaviour over several steps, as text in `tests/scripts/`.
 //! - `traps.rs`: edge cases that scripts cannot express.

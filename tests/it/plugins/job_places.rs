@@ -207,7 +207,8 @@ impl World {
     /// Whether a claim is on a removed machine. Such a claim is not counted, even if another machine now has its row.
     fn any_lost(&self) -> bool {
         let claims = (0..self.view.open_claims()).filter_map(|i| self.view.open_claim(i));
-        claims.into_iter().any(|(_, machine, _)| self.machine(machine.row()) != machine)
+        let mut machines = claims.map(|claim| claim.machine);
+        machines.any(|machine| self.machine(machine.row()) != machine)
     }
 
     /// Counts the tasks of a job on each row again.

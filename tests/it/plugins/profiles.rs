@@ -14,8 +14,8 @@ use omega_schedulers::plugins::{
     TaintToleration,
 };
 use omega_schedulers::{
-    Admit, Events, MachineFilter, MachineRef, Order, PerMachine, Placer, Profile, Queued, Refused,
-    Scheduler, Search, Settings, Tasks,
+    Admit, Events, GroupPlacement, MachineFilter, MachineRef, Order, PerMachine, Placer, Profile,
+    Queued, Refused, Scheduler, Search, Settings, Tasks,
 };
 use omega_tests::random::Dice;
 use proptest::prelude::*;
@@ -109,8 +109,8 @@ fn check_same(seed: u64) {
     let tasks = world.tasks(tasks);
     let mut place = |profile: &Profile| {
         profile.prepare(&mut world.view);
-        let what = (profile, how(Search::Full));
-        Placer::default().place(&mut world.view, what, (group, &tasks), &mut rng(seed));
+        let wanted = GroupPlacement { profile, placement: how(Search::Full), group };
+        Placer::default().place(&mut world.view, wanted, &tasks, &mut rng(seed));
         claimed(&mut world.view)
     };
     assert_eq!(place(&read), place(&code), "{file}");
@@ -337,8 +337,8 @@ fn an_affinity_of_the_profile_goes_for_all_its_tasks() {
     profile.prepare(&mut world.view);
     let group = world.submit(omega_core::TaskGroup::new(30, Default::default()));
     let tasks = world.tasks(30);
-    let what = (&profile, how(Search::Full));
-    Placer::default().place(&mut world.view, what, (group, &tasks), &mut rng(1));
+    let wanted = GroupPlacement { profile: &profile, placement: how(Search::Full), group };
+    Placer::default().place(&mut world.view, wanted, &tasks, &mut rng(1));
     let rows = claimed(&mut world.view);
     assert!(!rows.is_empty());
     for row in rows {

@@ -1,14 +1,14 @@
-//! Replicas that applied equal entries with different outcomes. They stop at the next entry, because their states
-//! differ.
+//! Replicas whose history differs from the leader's. If they applied equal entries with different outcomes, they stop at
+//! the next entry, because their states differ. If they have other entries, they stop when the leader sends its own.
 
 use omega_cellstate::Cell;
 use omega_core::{
     Amounts, Claim, Command, Job, JobId, Kinds, Machine, MachineId, SchedulerId, SequenceNumber,
     TaskGroup, TaskId, Transaction, TransactionId, Version,
 };
-use omega_store::log::{Entry, HardState, LogIndex, ReplicaId, Term};
+use omega_store::log::{Entry, EntryKind, HardState, LogIndex, Position, ReplicaId, Term};
 use omega_store::membership::Membership;
-use omega_store::node;
+use omega_store::node::{self, Message, MessageError, MessageKind, Node};
 use omega_store::replica::{FIRST, Replica, Request, Settings, Start, Stop};
 
 /// A cell with a machine of this many thousandths of a core, and a job with one task of a core.
@@ -88,4 +88,57 @@ fn a_replica_with_another_outcome_stops_at_the_next_entry() {
     assert_eq!(diverges_at(999, 0), Some(last), "the task does not fit there");
     let before = LogIndex(last.0 - 1);
     assert_eq!(diverges_at(1000, 1), Some(before), "the outcomes before the snapshot were others");
+}
+
+fn entry(index: u64, term: u64, content: u8) -> Entry {
+    let position = Position { index: LogIndex(index), term: Term(term) };
+    Entry { position, kind: EntryKind::Commands, data: vec![content].into() }
+}
+
+/// Result of the entries 3 to 7 of a leader, at a replica with the entries 2 to 6, of which those up to `committed` are
+/// known to be committed. Entry 4 of the leader is `sent`.
+fn received(sent: Entry, committed: u64) -> Result<(), MessageError> {
+    let node = node::Start {
+        id: ReplicaId(1),
+        base: FIRST,
+        membership: Membership::initial([1, 2, 3].map(ReplicaId)),
+        hard_state: HardState { term: Term(3), vote: None, commit: LogIndex(committed) },
+        entries: (2..=6).map(|index| entry(index, 2, 0)).collect(),
+        suspected_loss: None,
+    };
+    let mut node = Node::new(node, node::Settings::default());
+    let mut message = Message::new(MessageKind::Append, ReplicaId(2), ReplicaId(1), Term(3));
+    message.at = entry(2, 2, 0).position;
+    let later = (5..=7).map(|index| entry(index, 3, 0));
+    let same_later = (5..=7).map(|index| entry(index, 2, 0));
+    message.entries = vec![entry(3, 2, 0), sent.clone()];
+    match sent.position.term {
+        Term(2) => message.entries.extend(same_later),
+        _ => message.entries.extend(later),
+    }
+    node.receive(&message)
+}
+
+#[test]
+fn a_replica_with_another_committed_entry_stops() {
+    for committed in 4..=6 {
+        let error = received(entry(4, 3, 0), committed).expect_err("entry 4 was committed");
+        let (index, committed, offered) = (LogIndex(4), Term(2), Term(3));
+        assert_eq!(error, MessageError::Contradiction { index, committed, offered });
+        assert!(error.is_fatal());
+        assert!(error.to_string().contains("omega log show"), "{error}");
+    }
+    for committed in 1..=3 {
+        assert_eq!(received(entry(4, 3, 0), committed), Ok(()), "entry 4 can be replaced");
+    }
+}
+
+#[test]
+fn a_replica_with_an_entry_of_other_content_stops() {
+    for committed in 1..=6 {
+        assert_eq!(received(entry(4, 2, 0), committed), Ok(()));
+        let error = received(entry(4, 2, 1), committed).expect_err("the leader has another entry");
+        assert_eq!(error, MessageError::Altered { index: LogIndex(4), term: Term(2) });
+        assert!(error.is_fatal());
+    }
 }

@@ -193,12 +193,53 @@ fn a_learner_is_promoted_when_it_has_caught_up_and_answers() {
     assert!(one.membership().voters.contains(&ReplicaId(4)));
 }
 
+/// A leader of three voters with these entries, which adds replica 4. The others are in contact with the leader.
+fn adding_a_learner(last: u64) -> [Node; 4] {
+    let mut nodes =
+        [1, 2, 3, 4].map(|id| start(id, if id == 4 { 1 } else { last }, None, &three()));
+    nodes[0].campaign();
+    let [one, two, three, _] = &mut nodes;
+    tick(one, &mut [two, three]);
+    one.propose_change(&MembershipChange::one(MemberStep::AddLearner(ReplicaId(4)))).unwrap();
+    settle(&mut [one, two, three]);
+    nodes
+}
+
+#[test]
+fn a_new_learner_that_never_answered_gets_no_vote() {
+    let promote = MembershipChange::one(MemberStep::Promote(ReplicaId(4)));
+    let [mut one, mut two, mut three, mut four] = adding_a_learner(6);
+    let silent = Err(ChangeError::NoAnswer { id: ReplicaId(4), address: None });
+    assert_eq!(one.propose_change(&promote), silent);
+    tick(&mut one, &mut [&mut two, &mut three, &mut four]);
+    assert!(one.propose_change(&promote).is_ok());
+}
+
+#[test]
+fn a_learner_that_needs_a_snapshot_gets_no_vote() {
+    let promote = MembershipChange::one(MemberStep::Promote(ReplicaId(4)));
+    let [mut one, mut two, mut three, mut four] = adding_a_learner(6);
+    let end = one.last();
+    let position = Position { index: end, term: one.leadership().term };
+    one.snapshot_taken(position, one.membership().clone());
+    assert_eq!(one.compact(end, 0).index, end);
+    for _ in 0..3 * node::Settings::default().election_ticks {
+        one.tick();
+        settle_but(&mut [&mut one, &mut two, &mut three, &mut four], |message| {
+            message.kind == MessageKind::Snapshot
+        });
+    }
+    assert_eq!(one.propose_change(&promote), Err(ChangeError::Behind(ReplicaId(4))));
+}
+
 #[test]
 fn a_change_that_would_lose_the_quorum_is_refused() {
     let remove = |id| MembershipChange::one(MemberStep::Remove(ReplicaId(id)));
     let [mut one, mut two, mut three, _] = with_learner(5);
     tick(&mut one, &mut [&mut two]);
-    let refused = ChangeError::NoQuorum { voters: 2, answering: 1 };
+    let refused = ChangeError::NoQuorum { voters: 2, silent: vec![ReplicaId(3)] };
+    let text = refused.to_string();
+    assert!(text.contains("without r3, which the leader does not reach"), "{text}");
     assert_eq!(one.propose_change(&remove(2)), Err(refused), "3 is silent, 2 would be gone");
     tick(&mut one, &mut [&mut two, &mut three]);
     assert!(one.propose_change(&remove(2)).is_ok());

@@ -61,7 +61,7 @@ fn large_types_consist_of_few_parts() {
 
 /// Maximum number of functions and fields of exported types that `cellstate` uses across files. The others of a type
 /// are private to its file, or are part of the crate's interface.
-const INTERNAL_MAX: usize = 150;
+const INTERNAL_MAX: usize = 155;
 
 #[test]
 fn exported_types_share_few_internals() {

@@ -8,8 +8,8 @@ use omega_core::{Amounts, JobId, Kinds, Machine, Reason, SchedulerId, TaskGroup,
 use omega_schedulers::plugins::ImageLocality;
 use omega_schedulers::search::{Candidate, Candidates, Request, search};
 use omega_schedulers::{
-    Explanation, Home, MachineRef, MachineScore, PerMachine, Placement, Placer, Profile, Search,
-    Tasks, appraise, explain,
+    Explanation, GroupPlacement, Home, MachineRef, MachineScore, PerMachine, Placement, Placer,
+    Profile, Search, Tasks, appraise, explain,
 };
 use proptest::prelude::*;
 use rand::SeedableRng;
@@ -108,8 +108,9 @@ fn check_batch(seed: u64, machines: usize, count: u32) {
         let expected = one_by_one(view, &profile, (group, &tasks));
         let mut rng = rng(seed);
         let mut placer = Placer::default();
-        let how = how(Search::Full);
-        let placed = placer.place(view, (&profile, how), (group, &tasks), &mut rng);
+        let placement = how(Search::Full);
+        let wanted = GroupPlacement { profile: &profile, placement, group };
+        let placed = placer.place(view, wanted, &tasks, &mut rng);
         let rows = claimed(view);
         assert_eq!(placed, rows.len());
         let mut chosen = Vec::new();
@@ -143,13 +144,14 @@ fn check_rules(seed: u64, machines: usize) {
         view.drop_claims(greedy.len());
         let mut rng = rng(seed);
         let profile = PROFILES[round % PROFILES.len()]();
-        let what = (&profile, how(Search::Full));
-        let placed = Placer::default().place(view, what, (group, &tasks), &mut rng);
+        let placement = how(Search::Full);
+        let wanted = GroupPlacement { profile: &profile, placement, group };
+        let placed = Placer::default().place(view, wanted, &tasks, &mut rng);
         let feasible = (0..view.rows()).any(|row| view.check_fit(row, group).is_ok());
         assert!(placed == tasks.len() || !feasible, "seed {seed}: it stopped too early");
         if round % PROFILES.len() == 0 {
             assert_eq!(claimed(view), greedy, "seed {seed}: first fit, greedy");
-            Placer::default().place(view, what, (group, &tasks), &mut rng);
+            Placer::default().place(view, wanted, &tasks, &mut rng);
         }
         world.commit();
     }
@@ -214,9 +216,9 @@ fn check_seeds(seed: u64, machines: usize, near_best: u32) {
                 let group = world.submit(group);
                 let tasks = world.tasks(count);
                 let profile = Profile::service();
-                let how = Placement { search, near_best, ..Placement::default() };
-                let what = (&profile, how);
-                Placer::default().place(&mut world.view, what, (group, &tasks), &mut rng);
+                let placement = Placement { search, near_best, ..Placement::default() };
+                let wanted = GroupPlacement { profile: &profile, placement, group };
+                Placer::default().place(&mut world.view, wanted, &tasks, &mut rng);
                 all.push(claimed(&mut world.view));
             }
         }
@@ -250,8 +252,9 @@ fn check_reuse(seed: u64, machines: usize, which: usize) {
         let how = Placement { search, home, near_best, ..Placement::default() };
         // A separate view is used, because placing and dropping tasks changes the view.
         let (mut other, same_group) = world.fresh_view(&profile, group);
-        let place = |view: &mut View, placer: &mut Placer, how, group| {
-            placer.place(view, (&profile, how), (group, &tasks), &mut rng(seed + round));
+        let place = |view: &mut View, placer: &mut Placer, placement, group| {
+            let wanted = GroupPlacement { profile: &profile, placement, group };
+            placer.place(view, wanted, &tasks, &mut rng(seed + round));
             claimed(view)
         };
         let expected = place(&mut other, &mut Placer::default(), how, same_group);
@@ -323,8 +326,9 @@ fn no_tasks_need_no_machine() {
     let mut group = world.random_group();
     group.request = Amounts::zero();
     let group = world.submit(group);
-    let what = (&Profile::batch(), how(Search::Full));
-    let placed = Placer::default().place(&mut world.view, what, (group, &[]), &mut rng(1));
+    let profile = &Profile::batch();
+    let wanted = GroupPlacement { profile, placement: how(Search::Full), group };
+    let placed = Placer::default().place(&mut world.view, wanted, &[], &mut rng(1));
     assert_eq!((placed, world.view.open_claims()), (0, 0));
 }
 

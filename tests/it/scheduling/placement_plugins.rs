@@ -6,8 +6,8 @@ use crate::scheduling::placement_world::World;
 use omega_cellstate::{BLOCK, Block, Cell, SharedCell};
 use omega_core::{Amounts, Command, Job, JobId, KindId, Kinds, Machine, TaskGroup, TaskReport};
 use omega_schedulers::{
-    Filter, MachineFilter, MachineRef, MachineScore, PerMachine, Placer, Profile, Reads, SCORE_MAX,
-    Scheduler, Score, Search, Settings, Tasks, Unobserved, explain,
+    Filter, GroupPlacement, MachineFilter, MachineRef, MachineScore, PerMachine, Placer, Profile,
+    Reads, SCORE_MAX, Scheduler, Score, Search, Settings, Tasks, Unobserved, explain,
 };
 use proptest::prelude::*;
 
@@ -106,8 +106,8 @@ fn check_forms(seed: u64, machines: usize, count: u32) {
     let columnar = Profile::batch().with_filter(Odd).with_score(Roomy, 2);
     let simple = Profile::batch().with_filter(PerMachine(Odd)).with_score(PerMachine(Roomy), 2);
     let mut place = |profile: &Profile| {
-        let what = (profile, how(Search::Full));
-        Placer::default().place(&mut world.view, what, (group, &tasks), &mut rng(seed));
+        let wanted = GroupPlacement { profile, placement: how(Search::Full), group };
+        Placer::default().place(&mut world.view, wanted, &tasks, &mut rng(seed));
         claimed(&mut world.view)
     };
     let rows = place(&columnar);

@@ -13,6 +13,7 @@ use omega_store::{CellId, Disk, DiskFile, Origin, RealDisk};
 use omega_tests::disk::{Operation, SimulatedDisk};
 use omega_tests::random::Dice;
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -66,6 +67,25 @@ fn a_directory_is_what_it_was_made() {
     assert!(matches!(create(&disk), Err(CreateDirectoryError::Locked(_))));
     drop(directory);
     assert!(matches!(create(&disk), Err(CreateDirectoryError::Exists(_))));
+}
+
+/// Permissions of a file or folder.
+fn mode(path: &Path) -> u32 {
+    std::fs::metadata(path).unwrap().permissions().mode() & 0o7777
+}
+
+#[test]
+fn other_users_have_no_access_to_a_new_directory() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("r1");
+    drop(Directory::create(Arc::new(RealDisk), &path, identity()).unwrap());
+    for folder in [path.clone(), path.join("log"), path.join("snapshots")] {
+        assert_eq!(mode(&folder), 0o700, "{}", folder.display());
+    }
+    let first = std::fs::read_dir(path.join("log")).unwrap().next().unwrap().unwrap().path();
+    for file in [path.join("IDENTITY"), path.join("LOCK"), first] {
+        assert_eq!(mode(&file), 0o600, "{}", file.display());
+    }
 }
 
 #[test]

@@ -160,3 +160,24 @@ fn the_last_voter_refuses_to_lose_its_term() {
     assert!(matches!(error, StartError::TornTail { .. }), "{error}");
     assert!(leads_alone(started(&disk, TornTail::Accept).unwrap()));
 }
+
+/// In the past, such a log was emptied at the start.
+#[test]
+fn a_log_that_contradicts_the_snapshot_is_kept_and_refused() {
+    let disk = SimulatedDisk::new(1);
+    let origin = Origin { cell: CellId(0xCE11), kinds: Kinds::standard() };
+    let identity = Identity { origin, replica: ReplicaId(1), engine: EngineKind::Segment };
+    let shared = Arc::new(disk.clone());
+    let made = Directory::create_with(shared, Path::new(FOLDER), identity, SEGMENTS).unwrap();
+    bootstrap(&made, &Membership::initial([1, 2, 3].map(ReplicaId))).unwrap();
+    let mut log = made.open_log().unwrap();
+    log.restart(Position { term: TERM, ..FIRST }, hard_state(TERM, FIRST.index.0)).unwrap();
+    drop((log, made));
+    for again in ["at first", "and again"] {
+        let error = started(&disk, TornTail::Refuse).unwrap_err();
+        let StartError::Contradiction { index, committed, snapshot, .. } = error else {
+            panic!("{again}: {error}")
+        };
+        assert_eq!((index, committed, snapshot), (FIRST.index, TERM, FIRST.term), "{again}");
+    }
+}

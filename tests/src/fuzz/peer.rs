@@ -77,7 +77,9 @@ pub(super) fn frames() -> Vec<Vec<u8>> {
         let (cell, address) = (format!("{:032x}", 0xCE11), "r2.example.org:7700".to_owned());
         let client_address = "r2.example.org:7600".to_owned();
         let messages = messages.to_vec();
-        PeerFrame { cell, from: 2, to: 1, messages, address, client_address }.encode_to_vec()
+        let disk_full = messages.len().is_multiple_of(2);
+        PeerFrame { cell, from: 2, to: 1, messages, address, client_address, disk_full }
+            .encode_to_vec()
     };
     corpus().chunks(5).map(frame).collect()
 }

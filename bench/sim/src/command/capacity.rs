@@ -1,9 +1,10 @@
 //! `omega-sim capacity`: how many machines a workload needs, and how much more load a cell carries.
 
 use super::SimError;
-use super::folder::write_report;
+use super::folder::{prepare_report, write_report};
 use super::how::{EndArgs, HowArgs, name};
 use super::scaling::{share, thousandths, time};
+use super::streams::stdout;
 use crate::capacity::{
     Asked, CapacityReport, Finding, Objective, Of, Probe, Question, find, sentence,
 };
@@ -180,7 +181,8 @@ pub(super) fn run(args: &CapacityArgs) -> Result<ExitCode, SimError> {
     let settings = args.how.settings(args.end.seconds());
     let objectives = args.objectives.list();
     objectives.iter().try_for_each(|objective| check_jobs(&workload, objective))?;
-    let mut out = std::io::stdout().lock();
+    args.out.as_deref().map_or(Ok(()), prepare_report)?;
+    let mut out = stdout();
     let mut report = report(args, &workload, &objectives);
     let is_table = matches!(args.output, OutputArg::Table);
     if is_table {

@@ -1,5 +1,6 @@
 //! `omega-sim compat`: runs of a reference file, repeated and compared row by row.
 
+use super::streams::stdout;
 use super::{SimError, cpu};
 use crate::compat::{
     Architecture, Expected, JobList, JobLists, Outcome, ReferenceFile, ReferenceRow, run_point,
@@ -47,7 +48,7 @@ pub(super) fn run(args: &CompatArgs) -> Result<ExitCode, SimError> {
     let read = |name: &&str| Ok((name.to_string(), JobList::read(&args.data, name)?));
     let lists: JobLists = file.lists().iter().map(read).collect::<Result<_, SimError>>()?;
     let outcomes = run_points(&file, &lists);
-    let mut out = std::io::stdout().lock();
+    let mut out = stdout();
     let equal = tell(args, &file, &outcomes, &mut out)?;
     Ok(if equal { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

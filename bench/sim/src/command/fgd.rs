@@ -1,6 +1,7 @@
 //! `omega-sim fgd`: policies for tasks that share devices, compared with published figures.
 
 use super::SimError;
+use super::streams::{note, stdout};
 use crate::fgd::fragments::Shapes;
 use crate::fgd::input::{Input, lists, machines_file, tasks_file};
 use crate::fgd::policy::Policy;
@@ -9,6 +10,7 @@ use crate::fgd::run::{LOADS_PERCENT, Point, Run, run as simulate};
 use crate::sheet::{Cell, Output, Sheet};
 use clap::{Args, ValueEnum};
 use rayon::prelude::*;
+use std::io::Write;
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -123,15 +125,15 @@ pub(super) fn run(args: &FgdArgs) -> Result<ExitCode, SimError> {
             outside += push(&mut sheet, (&list, policy), &points, theirs);
         }
     }
-    print!("{}", sheet.print(args.output));
+    write!(stdout(), "{}", sheet.print(args.output))?;
     if outside > 0 {
-        eprintln!("{outside} means are further from the published ones than they may be");
+        note(format!("{outside} means are further from the published ones than they may be"));
     }
     let unchecked = args.check && (!lacking.is_empty() || published.is_empty());
     if unchecked {
         let lacking =
             if lacking.is_empty() { "these policies".to_owned() } else { lacking.join(", ") };
-        eprintln!("--check: the table of published means has no row for {lacking}");
+        note(format!("--check: the table of published means has no row for {lacking}"));
     }
     let fails = unchecked || args.check && outside > 0;
     Ok(if fails { ExitCode::FAILURE } else { ExitCode::SUCCESS })

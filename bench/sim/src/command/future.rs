@@ -2,6 +2,7 @@
 
 use super::how::{HowArgs, hours};
 use super::scaling::thousandths;
+use super::streams::stdout;
 use super::{SimError, WhatIfError};
 use crate::scenario::{ArchitectureKind, ScenarioSettings};
 use crate::sheet::Output;
@@ -128,7 +129,7 @@ impl ChangeArgs {
 }
 
 fn print(compared: &Comparison, output: OutputArg) -> Result<(), SimError> {
-    let mut out = std::io::stdout().lock();
+    let mut out = stdout();
     if let OutputArg::Json = output {
         serde_json::to_writer_pretty(&mut out, compared).map_err(std::io::Error::from)?;
         return Ok(writeln!(out)?);

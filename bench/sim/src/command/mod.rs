@@ -11,6 +11,7 @@ mod how;
 mod paper;
 mod run;
 mod scaling;
+mod streams;
 mod sweep;
 mod swf;
 mod what_if;

@@ -1,7 +1,8 @@
 //! `omega-sim paper`: reproduces figures of the Omega paper, and writes a report with plots.
 
 use super::SimError;
-use super::folder::write_report;
+use super::folder::{prepare_report, write_report};
+use super::streams::stdout;
 use crate::page::Section;
 use crate::paper::{self, CellPair, Experiment};
 use clap::Args;
@@ -61,7 +62,8 @@ pub(super) fn run(args: &PaperArgs) -> Result<ExitCode, SimError> {
             format!("{} needs --trace DIR, the folder of Google's trace of May 2011", one.name);
         return Err(SimError::Lacks(why));
     }
-    let mut out = std::io::stdout().lock();
+    prepare_report(&args.out)?;
+    let mut out = stdout();
     let mut sections: Vec<Section> = Vec::new();
     for experiment in chosen(&args.figures) {
         if !experiment.has_ground(&lab) {

@@ -2,6 +2,7 @@
 
 use super::SimError;
 use super::how::{EndArgs, HowArgs, name};
+use super::streams::stdout;
 use crate::front::{CELLS_MAX, Front, OneOf};
 use crate::scenario::{
     Report, SchedulerReport, TenantReport, Waits, default_end_s, simulate_stream,
@@ -56,7 +57,7 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode, SimError> {
     }
     let open = || Ok::<_, SimError>(input.open()?);
     let outcome = simulate_stream(open, &args.how.settings(args.end.seconds()))?;
-    let mut out = std::io::stdout().lock();
+    let mut out = stdout();
     match args.output {
         OutputArg::Json => {
             serde_json::to_writer_pretty(&mut out, &outcome.report)
@@ -91,7 +92,7 @@ fn several(args: &RunArgs, input: &Reopened<'_>) -> Result<ExitCode, SimError> {
         let outcome = simulate_stream(boxed, &args.how.settings(Some(end_s)))?;
         reports.push((cpu, outcome.report));
     }
-    let mut out = std::io::stdout().lock();
+    let mut out = stdout();
     match args.output {
         OutputArg::Json => {
             let reports: Vec<&Report> = reports.iter().map(|(_, report)| report).collect();

@@ -3,6 +3,7 @@
 //! Notes on missing data are printed on standard error, so that standard output has only results.
 
 use super::SimError;
+use super::streams::{note, stdout};
 use crate::sheet::{Cell, Output, Sheet};
 use crate::swf::conservative::Conservative;
 use crate::swf::figures::Figures;
@@ -14,6 +15,7 @@ use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 use omega_core::limits::{MACHINES_MAX, TRANSACTION_ITEMS_MAX};
 use omega_workload::words::plural;
+use std::io::Write;
 use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -248,7 +250,7 @@ pub(super) fn run(args: &SwfArgs) -> Result<ExitCode, SimError> {
             push("perfect", &perfect);
         }
     }
-    print!("{}", sheet.print(args.output));
+    write!(stdout(), "{}", sheet.print(args.output))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -256,18 +258,19 @@ pub(super) fn run(args: &SwfArgs) -> Result<ExitCode, SimError> {
 fn tell(trace: &Trace) {
     let left_out = trace.left_out;
     let jobs = plural(trace.jobs.len() as u64, "job");
-    eprintln!("{jobs} on {}", plural(trace.processors, "processor"));
+    note(format!("{jobs} on {}", plural(trace.processors, "processor")));
     for (count, why) in [
         (left_out.too_large, "because more processors are requested than there are"),
         (left_out.run_unknown, "because the run time is missing or unknown"),
         (left_out.size_unknown, "because the number of processors is unknown"),
+        (left_out.submission_unknown, "because the time of submission is unknown"),
     ] {
         if count > 0 {
-            eprintln!("note: left out, {why}: {}", plural(count, "job"));
+            note(format!("note: left out, {why}: {}", plural(count, "job")));
         }
     }
-    for note in &trace.notes {
-        eprintln!("note: {note}");
+    for text in &trace.notes {
+        note(format!("note: {text}"));
     }
 }
 

@@ -9,7 +9,7 @@ use omega_core::transaction::Item;
 use omega_core::{Commit, Conflict, Job, JobId, MachineId, TaskId, Transaction};
 use omega_schedulers::config::Profiles;
 use omega_schedulers::explain::{describe, explain};
-use omega_schedulers::{Home, Placement, Placer, Profile, Settings};
+use omega_schedulers::{GroupPlacement, Home, Placement, Placer, Profile, Settings};
 use rand::SeedableRng;
 use rand_pcg::Pcg64;
 use std::ops::Range;
@@ -167,8 +167,9 @@ impl CellPlacer {
             let Part { view, profile, placer } = &mut self.parts[at];
             // A part that was never synced has no machines yet, so nothing can be claimed in it.
             let compiled = view.compile(id, job, group);
-            let how = (&*profile, self.placement);
-            placed += placer.place(view, how, (compiled, &tasks[placed..]), &mut self.rng);
+            let placement = self.placement;
+            let wanted = GroupPlacement { profile, placement, group: compiled };
+            placed += placer.place(view, wanted, &tasks[placed..], &mut self.rng);
             if placed == tasks.len() {
                 break;
             }

@@ -357,10 +357,14 @@ fn what_cannot_run_is_left_out_and_counted() {
         line(10, 0, 2, 2, 5),
         line(10, 5, -1, 0, 5),
         line(10, 5, 9, 4, 5),
+        line(-1, 5, 2, 2, 5),
     ]
     .concat();
     let trace = read(&log, Some(8)).unwrap();
-    assert_eq!(trace.left_out, LeftOut { too_large: 1, run_unknown: 2, size_unknown: 1 });
+    assert_eq!(
+        trace.left_out,
+        LeftOut { too_large: 1, run_unknown: 2, size_unknown: 1, submission_unknown: 1 }
+    );
     let job = |submit_ms, run_ms, requested_ms, processors| SimJob {
         submit_ms,
         run_ms,
@@ -387,7 +391,7 @@ fn what_cannot_run_is_left_out_and_counted() {
     assert_eq!(
         read(&log, Some(1)).unwrap_err(),
         "a.swf: no job of the log can be simulated: 2 jobs without a run time, 1 job without a number of \
-         processors, 3 jobs with more processors than the machine (1)"
+         processors, 1 job without a time of submission, 3 jobs with more processors than the machine (1)"
     );
     assert_eq!(read("", None).unwrap_err(), "a.swf: the log has no jobs");
 }

@@ -46,13 +46,15 @@ pub struct LeftOut {
     pub run_unknown: u64,
     /// Jobs whose number of processors is unknown or zero.
     pub size_unknown: u64,
+    /// Jobs whose time of submission is unknown.
+    pub submission_unknown: u64,
 }
 
 impl LeftOut {
     /// The sum of all counts.
     #[must_use]
     pub fn sum(self) -> u64 {
-        self.too_large + self.run_unknown + self.size_unknown
+        self.too_large + self.run_unknown + self.size_unknown + self.submission_unknown
     }
 }
 
@@ -68,8 +70,8 @@ impl Trace {
         let mut earlier = 0_u64;
         let mut previous = 0;
         while let Some(job) = log.next_job()? {
-            earlier += u64::from(job.submit_ms < previous);
-            previous = job.submit_ms;
+            earlier += u64::from(job.submit_ms.is_some_and(|submit_ms| submit_ms < previous));
+            previous = job.submit_ms.unwrap_or(previous);
             match sim_job(&job) {
                 Ok(sim) => {
                     unrequested += u64::from(job.requested_ms.unwrap_or(0) == 0);
@@ -77,6 +79,7 @@ impl Trace {
                 }
                 Err(Unknown::Run) => trace.left_out.run_unknown += 1,
                 Err(Unknown::Size) => trace.left_out.size_unknown += 1,
+                Err(Unknown::Submission) => trace.left_out.submission_unknown += 1,
             }
         }
         trace.notes = log.notes();
@@ -111,11 +114,12 @@ impl Trace {
 
     /// Reason why no job is left.
     fn why_empty(&self) -> String {
-        let LeftOut { too_large, run_unknown, size_unknown } = self.left_out;
+        let LeftOut { too_large, run_unknown, size_unknown, submission_unknown } = self.left_out;
         let size = self.processors;
         let reasons = [
             (run_unknown, "without a run time".to_owned()),
             (size_unknown, "without a number of processors".to_owned()),
+            (submission_unknown, "without a time of submission".to_owned()),
             (too_large, format!("with more processors than the machine ({size})")),
         ];
         let reasons = reasons.iter().filter(|(count, _)| *count > 0);
@@ -168,6 +172,7 @@ impl Trace {
 enum Unknown {
     Run,
     Size,
+    Submission,
 }
 
 fn sim_job(job: &LoggedJob) -> Result<SimJob, Unknown> {
@@ -178,7 +183,7 @@ fn sim_job(job: &LoggedJob) -> Result<SimJob, Unknown> {
     let requested_ms = job.requested_ms.filter(known).unwrap_or(run_ms);
     let run_ms = run_ms.min(requested_ms);
     Ok(SimJob {
-        submit_ms: job.submit_ms,
+        submit_ms: job.submit_ms.ok_or(Unknown::Submission)?,
         run_ms,
         requested_ms,
         processors,

@@ -3,6 +3,7 @@
 mod architectures;
 mod capacity;
 mod changes;
+mod closed;
 mod compat;
 mod faults;
 mod fgd;

@@ -54,15 +54,17 @@ pub(super) struct MachinesEntry {
 impl MachinesEntry {
     pub(super) fn aims(
         &self,
+        index: usize,
         kinds: &Kinds,
         place: &dyn Fn(&str) -> String,
     ) -> Result<MachineAims, ObjectivesError> {
+        let place = |field: String| place(&format!("machines[{index}].{field}"));
         let of = |(name, percent): (&String, &u32)| {
-            let field = place("machines.safety");
+            let field = place(format!("safety.{name}"));
             Ok((kind(kinds, &field, name)?, at_most(&field, *percent, SAFETY_MAX)?))
         };
         let in_use =
-            self.in_use.map(|percent| at_most(&place("machines.in-use"), percent, IN_USE_MAX));
+            self.in_use.map(|percent| at_most(&place("in-use".to_owned()), percent, IN_USE_MAX));
         let of_set = SetEntry { names: self.names.clone(), labels: self.labels.clone() };
         Ok(MachineAims {
             of: of_set.set(),
@@ -132,19 +134,19 @@ pub(super) fn move_costs(
         );
         return Err(ObjectivesError::Aim { place: place("move"), why });
     }
-    let cost = |entry: &MoveEntry| {
+    let cost = |(index, entry): (usize, &MoveEntry)| {
         Ok(MoveCost {
             from: entry.from.set(),
             to: entry.to.set(),
             across: entry.across.clone().map(TopologyLevel::Label),
-            cost: at_most(&place("move.cost"), entry.cost, COST_MAX)?,
+            cost: at_most(&place(&format!("move[{index}].cost")), entry.cost, COST_MAX)?,
         })
     };
     let of_job = |(job, cost): (&Text, &u32)| {
-        Ok((job.clone(), at_most(&place("move-of"), *cost, COST_MAX)?))
+        Ok((job.clone(), at_most(&place(&format!("move-of.{job}")), *cost, COST_MAX)?))
     };
     Ok(MoveCosts {
-        entries: entries.iter().map(cost).collect::<Result<_, ObjectivesError>>()?,
+        entries: entries.iter().enumerate().map(cost).collect::<Result<_, ObjectivesError>>()?,
         table: table.map(between).transpose()?.unwrap_or_default(),
         jobs: jobs.iter().map(of_job).collect::<Result<_, ObjectivesError>>()?,
     })

@@ -1,7 +1,7 @@
 //! Error in objectives.
 
 use crate::LoadError;
-use crate::file::FileError;
+use crate::file::{FileError, line_of};
 use omega_schedulers::rebalance::objective::WEIGHT_MAX;
 
 /// Maximum `percent` of a pair: the desired free share of one resource kind is ten times that of the other kind.
@@ -61,4 +61,24 @@ pub enum ObjectivesError {
     /// The file of objectives is invalid. Correct it.
     #[error(transparent)]
     File(#[from] FileError),
+}
+
+impl ObjectivesError {
+    /// Adds the line of the wrong field to an error that names only its path in a file. `text` is the text of the file.
+    pub(super) fn with_line(mut self, file_name: &str, text: &str) -> ObjectivesError {
+        if let ObjectivesError::NoKind { place, .. }
+        | ObjectivesError::NoTerm { place, .. }
+        | ObjectivesError::Weight { place, .. }
+        | ObjectivesError::Percent { place, .. }
+        | ObjectivesError::Aim { place, .. } = &mut self
+        {
+            let field = place.strip_prefix(file_name).and_then(|rest| rest.strip_prefix(": "));
+            if let Some((field, line)) =
+                field.and_then(|field| Some((field, line_of(text, field)?)))
+            {
+                *place = format!("{file_name}:{line}: {field}");
+            }
+        }
+        self
+    }
 }

@@ -120,9 +120,15 @@ struct PairEntry {
 }
 
 impl PairEntry {
-    fn pair(&self, kinds: &Kinds, place: &dyn Fn(&str) -> String) -> Result<Pair, ObjectivesError> {
-        let free = kind(kinds, &place("pair.free"), &self.free)?;
-        let beside = kind(kinds, &place("pair.beside"), &self.beside)?;
+    fn pair(
+        &self,
+        index: usize,
+        kinds: &Kinds,
+        place: &dyn Fn(&str) -> String,
+    ) -> Result<Pair, ObjectivesError> {
+        let place = |field: &str| place(&format!("pair[{index}]{field}"));
+        let free = kind(kinds, &place(".free"), &self.free)?;
+        let beside = kind(kinds, &place(".beside"), &self.beside)?;
         let amount = |field: &str, text: &String, kind: KindId| {
             let why = |why: String| ObjectivesError::Aim { place: place(field), why };
             let unit = kinds.get(kind).map_or(Unit::Count, |kind| kind.unit);
@@ -138,15 +144,15 @@ impl PairEntry {
                 Ratio::Percent(percent)
             }
             (Some(given), None, None) => {
-                return Err(ObjectivesError::Percent { place: place("pair.percent"), given });
+                return Err(ObjectivesError::Percent { place: place(".percent"), given });
             }
             (None, Some(want), Some(per)) => Ratio::Amounts {
-                want: amount("pair.want", want, beside)?,
-                per: amount("pair.per", per, free)?,
+                want: amount(".want", want, beside)?,
+                per: amount(".per", per, free)?,
             },
             _ => {
                 let why = "give either percent, or want and per".to_owned();
-                return Err(ObjectivesError::Aim { place: place("pair"), why });
+                return Err(ObjectivesError::Aim { place: place(""), why });
             }
         };
         Ok(Pair { free, beside, ratio })
@@ -162,35 +168,57 @@ pub fn read(
     overrides: &Overrides<'_>,
     kinds: &Kinds,
 ) -> Result<Objectives, ObjectivesError> {
-    let file: AimsFile = from.map(file::read).transpose()?.unwrap_or_default();
+    let text = from.map(file::text).transpose()?.unwrap_or_default();
+    let file: AimsFile = match from {
+        Some(name) => file::parse(name, &text)?,
+        None => AimsFile::default(),
+    };
+    let name = from.map(file::shown).unwrap_or_default();
+    objectives(&file, (from, name.as_str()), overrides, kinds)
+        .map_err(|error| error.with_line(&name, &text))
+}
+
+/// The objectives of a file, whose path and name in messages are `from`.
+fn objectives(
+    file: &AimsFile,
+    (from, name): (Option<&Path>, &str),
+    overrides: &Overrides<'_>,
+    kinds: &Kinds,
+) -> Result<Objectives, ObjectivesError> {
     let purpose = overrides.purpose.or(file.purpose).or(overrides.default_purpose);
     let mut objectives = purpose.unwrap_or(Purpose::Balance).objectives();
-    let place = |field: &str| format!("{}: {field}", from.unwrap_or(Path::new("")).display());
+    let place = |field: &str| format!("{name}: {field}");
     if let Some(pairs) = &file.pair {
-        let pair = |pair: &PairEntry| pair.pair(kinds, &place);
-        objectives.pairs = pairs.iter().map(pair).collect::<Result<_, ObjectivesError>>()?;
+        let pair = |(index, pair): (usize, &PairEntry)| pair.pair(index, kinds, &place);
+        objectives.pairs =
+            pairs.iter().enumerate().map(pair).collect::<Result<_, ObjectivesError>>()?;
     }
-    let weights = file.weight.iter().map(|(term, weight)| (place("weight"), term, weight));
+    let weights = file.weight.iter();
+    let weights = weights.map(|(term, weight)| (place(&format!("weight.{term}")), term, weight));
     let flags = overrides.weights.iter().map(|(term, n)| ("--weight".to_owned(), term, n));
     for (place, term, weight) in weights.chain(flags) {
         set_weight(&mut objectives, kinds, &place, (term, *weight))?;
     }
-    let safe = file.safety.iter().map(|(name, percent)| (place("safety"), name, percent));
+    let safe = file.safety.iter();
+    let safe = safe.map(|(name, percent)| (place(&format!("safety.{name}")), name, percent));
     let flags = overrides.safety.iter().map(|(name, n)| ("--safety".to_owned(), name, n));
     for (place, name, percent) in safe.chain(flags) {
         let kind = kind(kinds, &place, name)?;
         let safety = Safety { percent: *percent, ..objectives.safety(kind) };
         objectives.loads.insert(kind, safety);
     }
-    let machines = file.machines.iter().map(|entry| entry.aims(kinds, &place));
+    let machines = file.machines.iter().enumerate();
+    let machines = machines.map(|(index, entry)| entry.aims(index, kinds, &place));
     objectives.machines = machines.collect::<Result<_, ObjectivesError>>()?;
-    for entry in &file.load {
-        let kind = kind(kinds, &place("load.kind"), &entry.kind)?;
-        objectives.curves.insert(kind, entry.curve(&place("load.points"))?);
+    for (index, entry) in file.load.iter().enumerate() {
+        let kind = kind(kinds, &place(&format!("load[{index}].kind")), &entry.kind)?;
+        let curve = entry.curve(&place(&format!("load[{index}].points")))?;
+        objectives.curves.insert(kind, curve);
     }
-    for entry in &file.demand {
-        let kind = kind(kinds, &place("demand.kind"), &entry.kind)?;
-        entry.add_to(objectives.demand.entry(kind).or_default(), &place("demand.percent"))?;
+    for (index, entry) in file.demand.iter().enumerate() {
+        let kind = kind(kinds, &place(&format!("demand[{index}].kind")), &entry.kind)?;
+        let percent = place(&format!("demand[{index}].percent"));
+        entry.add_to(objectives.demand.entry(kind).or_default(), &percent)?;
     }
     let beside = |name: &PathBuf| match from.and_then(Path::parent) {
         Some(folder) => folder.join(name),

@@ -25,8 +25,11 @@ pub(super) struct RuleEntry {
 }
 
 impl RuleEntry {
-    fn rule(&self, place: &dyn Fn(&str) -> String) -> Result<Rule, ObjectivesError> {
-        let wrong = |why: String| ObjectivesError::Aim { place: place("rule"), why };
+    fn rule(&self, index: usize, place: &dyn Fn(&str) -> String) -> Result<Rule, ObjectivesError> {
+        let wrong = |why: String| {
+            let place = place(&format!("rule[{index}]"));
+            ObjectivesError::Aim { place, why }
+        };
         let within = |number: u32| match number {
             0..=NUMBER_MAX => Ok(number),
             _ => Err(wrong(format!("{number} is too large; give at most {NUMBER_MAX}"))),
@@ -53,8 +56,9 @@ pub(super) fn rules(
     table: Option<&Path>,
     place: &dyn Fn(&str) -> String,
 ) -> Result<Vec<Rule>, ObjectivesError> {
+    let entries = entries.iter().enumerate();
     let rules: Result<Vec<Rule>, ObjectivesError> =
-        entries.iter().map(|entry| entry.rule(place)).collect();
+        entries.map(|(index, entry)| entry.rule(index, place)).collect();
     let mut rules = rules?;
     if let Some(file) = table {
         let mut table = Table::open(file)?;

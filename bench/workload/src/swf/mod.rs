@@ -51,7 +51,7 @@ pub struct LoggedJob {
     /// Number of the job's line in the log, from 1.
     pub line: u64,
     /// Submission time in milliseconds.
-    pub submit_ms: u64,
+    pub submit_ms: Option<u64>,
     /// Wait time in milliseconds.
     pub wait_ms: Option<u64>,
     /// Run time by the wall clock, in milliseconds.
@@ -241,16 +241,9 @@ impl Log {
             number => Ok(number.map(|milli: u64| milli / 1000)),
         };
         let (allocated, requested) = (whole(4)?, whole(7)?);
-        let submit_ms = numbers[1].ok_or_else(|| {
-            self.error(
-                Some(FIELDS[1]),
-                "is unknown (-1): every job must have a \
-                 time of submission",
-            )
-        })?;
         Ok(Some(LoggedJob {
             line: self.number,
-            submit_ms,
+            submit_ms: numbers[1],
             wait_ms: numbers[2],
             run_ms: numbers[3],
             allocated,

@@ -3,7 +3,7 @@
 //! - **Jobs.** Each job is a gang with one task per processor; these start together or not at all. Its size is the
 //!   allocated number of processors or, if that is unknown, the requested one. Its run time is that of the log, but not
 //!   longer than requested; the requested time is the runtime estimate for schedulers. Memory is not requested, because
-//!   few logs have it. Jobs without processors or without a run time are left out and counted.
+//!   few logs have it. Jobs without a time of submission, processors or a run time are left out and counted.
 //! - **Machines.** The processors of the header, distributed evenly over its nodes; or the user's machines.
 //! - **Time** is counted from a second before the first job. The format requires lines in the order of submission; a
 //!   stream has a window of them in memory ([`crate::stream`]).
@@ -97,7 +97,8 @@ impl Stream for SwfStream {
         let mut notes = self.log.notes();
         if self.left_out > 0 {
             notes.push(format!(
-                "left out, because the log has no processors or no run time for them: {}",
+                "left out, because the log has no time of submission, no processors or no run time \
+                 for them: {}",
                 plural(self.left_out, "job")
             ));
         }
@@ -123,11 +124,12 @@ impl SwfStream {
                 );
                 return Err(fault("processors", message));
             }
-            if processors == 0 || job.run_ms.is_none() {
+            let submit_ms = job.submit_ms.filter(|_| processors > 0 && job.run_ms.is_some());
+            let Some(submit_ms) = submit_ms else {
                 self.left_out += 1;
                 continue;
-            }
-            let pushed = self.order.push(job.submit_ms, job);
+            };
+            let pushed = self.order.push(submit_ms, job);
             pushed.map_err(|message| fault("submit time", message))?;
         }
         Ok(())
@@ -170,7 +172,7 @@ fn event(job: &LoggedJob, first_ms: u64) -> JobEvent {
     let limit_ms = job.requested_ms.filter(|requested_ms| *requested_ms > 0);
     let run_ms = job.run_ms.map(|run_ms| run_ms.min(limit_ms.unwrap_or(u64::MAX)));
     let arrival = Arrival {
-        at_ms: job.submit_ms.saturating_sub(first_ms).saturating_add(BEFORE_MS),
+        at_ms: job.submit_ms.unwrap_or(0).saturating_sub(first_ms).saturating_add(BEFORE_MS),
         placed: Vec::new(),
         run: run_ms.map_or(RunTime::Forever, RunTime::Same),
         job: Job {
@@ -222,6 +224,7 @@ mod tests {
             [8, 480, 15, 2, 3, 10],
             [7, 600, -1, 1, 1, 5],
             [6, 700, 5, 0, -1, 5],
+            [5, -1, 5, 1, 1, 5],
         ];
         let log = format!("{HEADER}{}", jobs.map(line).concat());
         let workload = read(&log).1.unwrap();
@@ -234,7 +237,8 @@ mod tests {
             (RunTime::Same(10_000), Some(10_000))
         );
         assert_eq!((second.at_ms, second.job.task_count()), (21_000, 4));
-        let note = "left out, because the log has no processors or no run time for them: 2 jobs";
+        let note = "left out, because the log has no time of submission, no processors or no run time \
+            for them: 3 jobs";
         assert_eq!(workload.notes, [note]);
     }
 
@@ -254,10 +258,6 @@ mod tests {
             (
                 format!("{HEADER}{}", good.replace("60", "soon")),
                 "a.swf:3: run time: \"soon\" is not a number",
-            ),
-            (
-                format!("{HEADER}{}", good.replace("1 5", "1 -1")),
-                "a.swf:3: submit time: is unknown (-1): every job must have a time of submission",
             ),
             (format!("{HEADER}1 2 3\n"), "a.swf:3: the line has 3 fields: a job must have 18"),
             (

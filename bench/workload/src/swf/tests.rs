@@ -32,7 +32,7 @@ fn a_line_is_a_job_and_minus_one_is_unknown() {
         assert_eq!(log.notes(), [""; 0]);
         let first = LoggedJob {
             line: 4,
-            submit_ms: 10_000,
+            submit_ms: Some(10_000),
             wait_ms: Some(5_000),
             run_ms: Some(60_000),
             allocated: Some(4),
@@ -41,7 +41,7 @@ fn a_line_is_a_job_and_minus_one_is_unknown() {
         };
         let second = LoggedJob {
             line: 5,
-            submit_ms: 11_500,
+            submit_ms: Some(11_500),
             wait_ms: None,
             run_ms: Some(0),
             allocated: None,
@@ -50,6 +50,18 @@ fn a_line_is_a_job_and_minus_one_is_unknown() {
         };
         assert_eq!(jobs, [first, second]);
     }
+}
+
+#[test]
+fn each_field_may_be_unknown() {
+    let (jobs, log) = read(format!("-1{}\n", " -1".repeat(17)).as_bytes()).1.unwrap();
+    let [LoggedJob { line: 1, submit_ms, wait_ms, run_ms, allocated, requested, requested_ms }] =
+        jobs[..]
+    else {
+        panic!("{jobs:?}")
+    };
+    let known = [submit_ms, wait_ms, run_ms, allocated, requested, requested_ms];
+    assert_eq!((known, log.notes()), ([None; 6], Vec::new()));
 }
 
 #[test]
@@ -81,7 +93,7 @@ fn what_changes_nothing_is_let_pass_and_told() {
 fn fields_that_a_site_appended_are_ignored_and_told() {
     let log = format!("{} 7\n{JOB}{} x y\n", JOB.trim_end(), JOB.trim_end());
     let (jobs, log) = read(log.as_bytes()).1.unwrap();
-    assert_eq!(jobs.iter().map(|job| job.submit_ms).collect::<Vec<_>>(), [10_000; 3]);
+    assert_eq!(jobs.iter().map(|job| job.submit_ms).collect::<Vec<_>>(), [Some(10_000); 3]);
     assert_eq!(log.notes(), ["fields beyond the first 18 are ignored: 2 lines"]);
 }
 
@@ -92,12 +104,6 @@ fn a_line_that_is_no_job_is_named() {
     let cases: Vec<(Vec<u8>, String)> = vec![
         (b"1 2 3\n".to_vec(), "1: the line has 3 fields: a job must have 18".into()),
         (job("10", "ten"), "1: submit time: \"ten\" is not a number".into()),
-        (
-            job("10", "-1"),
-            "1: submit time: is unknown (-1): every job must have a time of \
-             submission"
-                .into(),
-        ),
         (job("60", "1:00"), "1: run time: \"1:00\" is not a number".into()),
         (job("60", "NaN"), "1: run time: \"NaN\" is not a finite number".into()),
         (job("60", "--1"), "1: run time: \"--1\" is not a number".into()),

@@ -90,21 +90,18 @@ impl Cell {
         }
         for (id, net) in net {
             let had_none = self.jobs.get(id).is_some_and(|job| i64::from(job.placed) == net);
-            self.settle_gang(id, had_none);
+            self.settle_gang(id, had_none.then(GangWait::default));
         }
     }
 
-    /// Updates the gang of a job whose tasks have changed. `had_none` is true if no task of the job was placed before
-    /// the change.
-    pub(crate) fn settle_gang(&mut self, id: JobId, had_none: bool) {
+    /// Updates the gang of a job whose tasks have changed. If the gang is too small and does not wait yet, `new` is its
+    /// wait.
+    pub(crate) fn settle_gang(&mut self, id: JobId, new: Option<GangWait>) {
         let Some(job) = self.jobs.get(id).filter(|job| job.spec.gang_timeout_ms.is_some()) else {
             return;
         };
         let small = job.placed > 0 && !job.has_enough();
-        let wait = match job.gang_wait {
-            None if had_none && small => Some(GangWait::default()),
-            wait => wait.filter(|_| small),
-        };
+        let wait = job.gang_wait.or(new).filter(|_| small);
         if wait == job.gang_wait {
             return;
         }

@@ -18,7 +18,7 @@ use super::{Applying, Columns, Context, Ledger, Mirror, Placement, Policy, Resto
 use crate::audit_error::AuditError;
 use crate::commands::validate;
 use crate::index::machine_index::MachineIndex;
-use crate::index::sets::{SetId, SetKey};
+use crate::index::sets::{Lanes, SetId, SetKey};
 use crate::snapshot::{SnapshotState, SnapshotStateError};
 use omega_core::limits::PEAK_CALENDARS_MAX;
 use omega_core::{Job, JobKind, KindId, KindShare, Peak, PeakCalendar, Reason, TaskGroup, Text};
@@ -160,7 +160,8 @@ impl Peaks {
         &self,
         row: usize,
         share: KindShare,
-        (more, machine_index): (&[i64], &MachineIndex),
+        more: &[i64],
+        machine_index: &MachineIndex,
     ) -> bool {
         let more = more.get(share.kind.index()).copied().unwrap_or(0);
         // A kind that is not requested always fits, even if batch tasks exceed their share of it.
@@ -173,28 +174,29 @@ impl Peaks {
     fn over_peak(
         &self,
         row: usize,
-        (kind, more): (JobKind, &[i64]),
+        kind: JobKind,
+        more: &[i64],
         machine_index: &MachineIndex,
     ) -> Option<KindId> {
         if !self.any_is_active() || kind != JobKind::Batch {
             return None;
         }
         let mut shares = self.shares_of(row, machine_index);
-        shares
-            .find(|share| self.exceeds(row, *share, (more, machine_index)))
-            .map(|share| share.kind)
+        shares.find(|share| self.exceeds(row, *share, more, machine_index)).map(|share| share.kind)
     }
 
-    /// The machines in `among` on which batch tasks would exceed their share if one more task were placed. `among` has
-    /// one bit for each of the 64 rows from `64 * word` on, and so has the result.
-    fn over_peak_among(&self, (word, among): (usize, u64), asked: (&[i64], &MachineIndex)) -> u64 {
+    /// The machines among `lanes` on which batch tasks would exceed their share if `more` were added to their
+    /// allocations.
+    fn over_peak_among(&self, lanes: Lanes, more: &[i64], machine_index: &MachineIndex) -> u64 {
+        let Lanes { block, among } = lanes;
         let mut over = 0;
         for (machines, share) in &self.shares {
-            let mut left = asked.1.sets.word(*machines, word) & among & !over;
+            let mut left = machine_index.sets.word(*machines, block) & among & !over;
             while left != 0 {
                 let lane = left.trailing_zeros() as usize;
                 left &= left - 1;
-                over |= u64::from(self.exceeds(word * 64 + lane, *share, asked)) << lane;
+                let exceeds = self.exceeds(block * 64 + lane, *share, more, machine_index);
+                over |= u64::from(exceeds) << lane;
             }
         }
         over
@@ -224,7 +226,8 @@ impl Peaks {
         &self,
         row: usize,
         kind: KindId,
-        (now_ms, machine_index): (u64, &MachineIndex),
+        now_ms: u64,
+        machine_index: &MachineIndex,
     ) -> Option<(&Text, u64)> {
         let here = self.calendars.iter().filter(|(_, set)| machine_index.sets.contains(*set, row));
         let bounds = |peak: &&Peak| peak.batch_max.iter().any(|share| share.kind == kind);
@@ -234,6 +237,17 @@ impl Peaks {
         });
         ends.max_by_key(|(_, ends)| *ends)
     }
+}
+
+/// An active peak that keeps batch tasks off a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeakLimit<'a> {
+    /// The first kind of which batch tasks would exceed their share.
+    pub kind: KindId,
+    /// Name of the calendar.
+    pub calendar: &'a Text,
+    /// End of the peak.
+    pub ends_ms: u64,
 }
 
 /// A share of the machine in a row as an amount; 0 if the row is empty.
@@ -254,7 +268,7 @@ impl Ledger for Peaks {
     }
 
     fn admit(&self, at: &Placement<'_>, context: &Context<'_>) -> Result<(), Reason> {
-        let over = self.over_peak(at.row, (at.job.kind, at.request), context.machine_index);
+        let over = self.over_peak(at.row, at.job.kind, at.request, context.machine_index);
         over.map_or(Ok(()), |kind| Err(Reason::PeakHours(kind)))
     }
 

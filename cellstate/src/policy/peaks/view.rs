@@ -1,9 +1,9 @@
 //! Peak hours in a view, which uses the cell's check. The sums of batch allocations include the view's own claims.
 
-use super::share_of;
+use super::{PeakLimit, share_of};
 use crate::index::need::Need;
 use crate::view::{Block, View};
-use omega_core::{Job, JobKind, KindId, PeakCalendar, Text};
+use omega_core::{Job, JobKind, KindId, PeakCalendar};
 
 impl View {
     /// Every peak calendar, by name.
@@ -18,13 +18,13 @@ impl View {
     }
 
     /// Checks whether batch tasks would exceed their share of the machine in a row with one more task of this need. If
-    /// so, returns the first such kind, the name of the calendar, and the end of its peak. Otherwise returns `None`.
+    /// so, returns the peak; otherwise `None`.
     #[must_use]
-    pub fn peak_over(&self, row: usize, job: &Job, need: &Need) -> Option<(KindId, &Text, u64)> {
-        let peaks = &self.mirrors().peaks;
-        let kind = peaks.over_peak(row, (job.kind, &need.request), self.machine_index())?;
-        let (name, ends_ms) = peaks.peak_on(row, kind, (self.now_ms(), self.machine_index()))?;
-        Some((kind, name, ends_ms))
+    pub fn peak_over(&self, row: usize, job: &Job, need: &Need) -> Option<PeakLimit<'_>> {
+        let (peaks, machine_index) = (&self.mirrors().peaks, self.machine_index());
+        let kind = peaks.over_peak(row, job.kind, &need.request, machine_index)?;
+        let (calendar, ends_ms) = peaks.peak_on(row, kind, self.now_ms(), machine_index)?;
+        Some(PeakLimit { kind, calendar, ends_ms })
     }
 
     /// The amount of a kind by which batch allocations on the machine in a row may grow now. It is negative if they
@@ -65,7 +65,7 @@ impl Block<'_> {
         if self.view().peaks_may_reject(job) {
             let (peaks, machine_index) =
                 (&self.view().mirrors().peaks, self.view().machine_index());
-            peaks.over_peak_among((self.index(), among), (&need.request, machine_index))
+            peaks.over_peak_among(self.lanes(among), &need.request, machine_index)
         } else {
             0
         }

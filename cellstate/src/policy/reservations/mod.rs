@@ -20,7 +20,7 @@ mod view;
 use super::{Applying, Columns, Context, Ledger, Mirror, Placement, Policy, Restoring, RowsAgain};
 use crate::commands::validate;
 use crate::index::machine_index::MachineIndex;
-use crate::index::sets::{SetId, SetKey};
+use crate::index::sets::{Lanes, SetId, SetKey};
 use crate::snapshot::{SnapshotState, SnapshotStateError};
 use omega_core::limits::RESERVATIONS_MAX;
 use omega_core::{Job, Reason, Reservation, TaskGroup, Text};
@@ -109,17 +109,17 @@ impl Reservations {
         reservations.iter().for_each(|reservation| self.book(reservation.clone(), machine_index));
     }
 
-    /// The machines in `among` on which a reservation rejects a task. `among` has one bit for each of the 64 rows from
-    /// `64 * word` on, and so has the result.
+    /// The machines among `lanes` on which a reservation rejects a task.
     fn reserved<'a>(
         &self,
-        (word, among): (usize, u64),
-        (stay, machine_index): (Stay, &MachineIndex),
+        lanes: Lanes,
+        stay: Stay,
+        machine_index: &MachineIndex,
         line: impl Fn() -> Line<'a>,
     ) -> u64 {
         let mut reserved = 0;
         for (reservation, machines) in self.met(stay) {
-            let more = machine_index.sets.word(*machines, word) & among & !reserved;
+            let more = machine_index.sets.word(*machines, lanes.block) & lanes.among & !reserved;
             if more != 0 && !reservation.admits(line().into_iter()) {
                 reserved |= more;
             }
@@ -131,7 +131,8 @@ impl Reservations {
     fn reserved_by<'a>(
         &self,
         row: usize,
-        (stay, machine_index): (Stay, &MachineIndex),
+        stay: Stay,
+        machine_index: &MachineIndex,
         line: impl Fn() -> Line<'a>,
     ) -> Option<&Reservation> {
         let mut met = self.met(stay);
@@ -156,10 +157,10 @@ impl Ledger for Reservations {
     }
 
     fn admit(&self, at: &Placement<'_>, context: &Context<'_>) -> Result<(), Reason> {
-        let spot = (at.row / 64, 1 << (at.row % 64));
+        let lanes = Lanes { block: at.row / 64, among: 1 << (at.row % 64) };
         let stay = Stay { now_ms: context.now_ms, run_ms: at.job.runtime_estimate_ms };
         let line = || context.tenants.line_of(at.job);
-        let is_free = self.reserved(spot, (stay, context.machine_index), line) == 0;
+        let is_free = self.reserved(lanes, stay, context.machine_index, line) == 0;
         if is_free { Ok(()) } else { Err(Reason::Reserved) }
     }
 }

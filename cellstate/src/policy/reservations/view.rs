@@ -1,6 +1,7 @@
 //! Reservations in a view, which uses the cell's check.
 
 use super::{Line, Stay};
+use crate::index::sets::Lanes;
 use crate::policy::TenantTree;
 use crate::view::{Block, View};
 use omega_core::{Job, Reservation};
@@ -33,8 +34,9 @@ impl View {
         if !self.any_reservation() {
             return None;
         }
-        let asked = (self.stay(job), self.machine_index());
-        self.mirrors().reservations.reserved_by(row, asked, || self.tenants_above(job))
+        let reservations = &self.mirrors().reservations;
+        let line = || self.tenants_above(job);
+        reservations.reserved_by(row, self.stay(job), self.machine_index(), line)
     }
 
     /// Whether a reservation rejects a task of a job that would start at `now_ms` on the machine in a row.
@@ -45,13 +47,14 @@ impl View {
         }
         let stay = Stay { now_ms, run_ms: job.runtime_estimate_ms };
         let reservations = &self.mirrors().reservations;
-        let asked = (stay, self.machine_index());
-        reservations.reserved_by(row, asked, || self.tenants_above(job)).is_some()
+        let line = || self.tenants_above(job);
+        reservations.reserved_by(row, stay, self.machine_index(), line).is_some()
     }
 
-    fn reserved_among(&self, spots: (usize, u64), job: &Job) -> u64 {
-        let asked = (self.stay(job), self.machine_index());
-        self.mirrors().reservations.reserved(spots, asked, || self.tenants_above(job))
+    fn reserved_among(&self, lanes: Lanes, job: &Job) -> u64 {
+        let reservations = &self.mirrors().reservations;
+        let line = || self.tenants_above(job);
+        reservations.reserved(lanes, self.stay(job), self.machine_index(), line)
     }
 
     fn stay(&self, job: &Job) -> Stay {
@@ -69,7 +72,7 @@ impl Block<'_> {
     #[must_use]
     pub fn reserved(&self, job: &Job, among: u64) -> u64 {
         if self.view().any_reservation() {
-            self.view().reserved_among((self.index(), among), job)
+            self.view().reserved_among(self.lanes(among), job)
         } else {
             0
         }

@@ -76,7 +76,7 @@ impl Cell {
         unmet.dedup();
         let of_domain = |unmet: Unmet| {
             let counted =
-                move |left: &&Left<'_>| rule_index.is_counted((left.rules, left.row), unmet, sets);
+                move |left: &&Left<'_>| rule_index.is_counted(left.rules, left.row, unmet, sets);
             left.iter().rev().filter(counted).take(unmet.missing as usize).map(|left| left.item)
         };
         unmet.into_iter().flat_map(of_domain).collect()

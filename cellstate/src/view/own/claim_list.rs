@@ -4,7 +4,7 @@
 //! subtracts them.
 
 use crate::fit::Grant;
-use crate::index::machine_index::MachineIndex;
+use crate::index::machine_index::{JobGroup, MachineIndex};
 use crate::index::need::Need;
 use crate::view::GroupRef;
 use crate::view::tenants::TenantRef;
@@ -170,8 +170,8 @@ impl OwnClaims {
     /// Looks up again which trackers count the tasks of accepted claims.
     pub(in crate::view) fn match_rules(&mut self, machine_index: &mut MachineIndex) {
         for accepted in &mut self.accepted {
-            let rules =
-                machine_index.find_rules((accepted.task.job, &accepted.job), accepted.group);
+            let Accepted { task, ref job, group: index, .. } = *accepted;
+            let rules = machine_index.find_rules(JobGroup { id: task.job, job, index });
             Arc::make_mut(&mut accepted.need).rules = rules;
         }
     }

@@ -21,6 +21,17 @@ pub(in crate::view) struct Wish {
     pub(in crate::view) group: GroupRef,
 }
 
+/// A claim that is in no transaction yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenClaim {
+    /// Id of the task.
+    pub task: TaskId,
+    /// The claimed machine.
+    pub machine: MachineId,
+    /// The task's group, as compiled by the view.
+    pub group: GroupRef,
+}
+
 /// A claim of a view that the cell's placements do not include yet.
 #[derive(Clone, Copy, Debug)]
 pub struct OwnClaim<'a> {
@@ -105,11 +116,11 @@ impl View {
         self.claims.open().len()
     }
 
-    /// The task, machine and group of an open claim, by its position in the order of claiming.
+    /// An open claim, by its position in the order of claiming.
     #[must_use]
-    pub fn open_claim(&self, index: usize) -> Option<(TaskId, MachineId, GroupRef)> {
-        let open = self.claims.open().get(index)?;
-        Some((open.claim.task, open.claim.machine, open.group))
+    pub fn open_claim(&self, index: usize) -> Option<OpenClaim> {
+        let Open { claim, group, .. } = *self.claims.open().get(index)?;
+        Some(OpenClaim { task: claim.task, machine: claim.machine, group })
     }
 
     /// Drops the last `count` open claims, with the evictions that make room for them.

@@ -7,7 +7,7 @@ use super::frontend::{Frontend, Member};
 use super::messages::{AcceptError, FrameworkId, Launch, Offer, OfferError, OfferId, Refuse};
 use crate::frontends::Mark;
 use omega_core::limits::TRANSACTION_ITEMS_MAX;
-use omega_core::{KindId, MachineId, TaskId};
+use omega_core::{KindId, MachineId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Resources of one machine in the named offers, and the sum of the requests of the tasks to launch there.
@@ -124,8 +124,9 @@ impl Frontend {
         }
         let mut pools = pools(offers.iter().filter_map(|id| self.open_offers.get(*id)));
         let mut seen = BTreeSet::new();
-        for Launch { task, machine } in launches {
-            let pool = self.pool_for(framework, (*task, *machine), &mut pools)?;
+        for launch in launches {
+            let Launch { task, machine } = launch;
+            let pool = self.pool_for(framework, launch, &mut pools)?;
             if !seen.insert(*task) {
                 return Err(AcceptError::TaskTwice(*task));
             }
@@ -143,9 +144,10 @@ impl Frontend {
     fn pool_for<'p>(
         &self,
         framework: FrameworkId,
-        (task, machine): (TaskId, MachineId),
+        launch: &Launch,
         pools: &'p mut BTreeMap<MachineId, Pool>,
     ) -> Result<&'p Pool, AcceptError> {
+        let Launch { task, machine } = *launch;
         let tenant = self.members.get(&framework).map(|member| &member.framework.tenant);
         let entry =
             self.session.task_index.job(task.job).filter(|entry| Some(&entry.job.tenant) == tenant);

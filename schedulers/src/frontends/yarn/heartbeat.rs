@@ -69,7 +69,7 @@ impl Frontend {
             // The application has ended, so its requests have no effect.
             return Ok(None);
         };
-        self.check_releases(entry, (id, &heartbeat.releases))?;
+        self.check_releases(entry, id, &heartbeat.releases)?;
         let refused = application.refused.len() + heartbeat.refuse.len();
         if heartbeat.asks.is_empty() && refused <= LINES_MAX {
             return Ok(None);
@@ -83,9 +83,9 @@ impl Frontend {
             if !seen.insert((key, &ask.at)) {
                 return Err(HeartbeatError::Twice(Box::new(ask.clone())));
             }
-            let untold = self.untold(id, application, (key, ask));
+            let untold = self.untold(id, application, key, ask);
             let count = ask.containers.saturating_sub(untold);
-            tables.entry(key).or_default().set(&ask.at, (count, ask.relax), now);
+            tables.entry(key).or_default().set(&ask.at, count, ask.relax, now);
         }
         if let Some((key, _)) = tables.iter().find(|(_, table)| table.lacks_total()) {
             let group = entry.job.groups[key.1].name.clone();
@@ -100,7 +100,8 @@ impl Frontend {
     fn check_releases(
         &self,
         entry: &Entry,
-        (id, releases): (JobId, &[TaskId]),
+        id: JobId,
+        releases: &[TaskId],
     ) -> Result<(), HeartbeatError> {
         let mut seen = BTreeSet::new();
         for task in releases {
@@ -125,7 +126,7 @@ impl Frontend {
 
     /// Returns the number of claimed or allocated containers that match a new request, but were not yet reported. The
     /// number is subtracted from the request.
-    fn untold(&self, id: JobId, application: &Application, (key, ask): (Key, &Ask)) -> u32 {
+    fn untold(&self, id: JobId, application: &Application, key: Key, ask: &Ask) -> u32 {
         let meets = |given: &&Given| given.key == key && given.lines.meet(given.spot(), &ask.at);
         self.given_to(id, application).filter(meets).count() as u32
     }

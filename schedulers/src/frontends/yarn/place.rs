@@ -9,6 +9,7 @@ use super::messages::{Container, Locality};
 use super::table::{Spot, Table};
 use super::turns::{End, Turn, Turns};
 use crate::frontends::Mark;
+use crate::placing::place::GroupPlacement;
 use crate::queue::Nanos;
 use omega_cellstate::GroupRef;
 use omega_core::limits::TRANSACTION_ITEMS_MAX;
@@ -25,6 +26,14 @@ struct Wish {
     group: GroupRef,
 }
 
+/// An application's turn, the order of turns, and the number of claims that still fit in the transaction.
+#[derive(Clone, Copy)]
+struct CurrentTurn<'a> {
+    turns: &'a Turns,
+    turn: Turn,
+    room: usize,
+}
+
 /// The requests that have skipped machines with room in this round. Each request is counted once per round.
 type PassedUp = BTreeSet<(JobId, Key)>;
 
@@ -38,20 +47,16 @@ impl Frontend {
             && let Some(turn) = turns.next()
         {
             let room = most - self.session.view.open_claims();
-            let end = self.take_turn((&turns, turn), (room, now), &mut passed_up);
+            let end =
+                self.take_turn(CurrentTurn { turns: &turns, turn, room }, now, &mut passed_up);
             turns.end(turn, end);
         }
         self.keep_turns(turns);
         self.counters.passed_up += passed_up.len() as u64;
     }
 
-    fn take_turn(
-        &mut self,
-        turn: (&Turns, Turn),
-        (room, now): (usize, Nanos),
-        passed_up: &mut PassedUp,
-    ) -> End {
-        let id = turn.1.application;
+    fn take_turn(&mut self, current: CurrentTurn<'_>, now: Nanos, passed_up: &mut PassedUp) -> End {
+        let id = current.turn.application;
         let wants = |application: &&Application| application.wants();
         let Some(application) = self.applications.get(&id).filter(wants) else {
             return End::Satisfied;
@@ -60,7 +65,7 @@ impl Frontend {
         if now.saturating_sub(application.last_heartbeat) >= silence {
             return End::Waits;
         }
-        match self.serve(turn, room, passed_up) {
+        match self.serve(current, passed_up) {
             0 => End::Waits,
             _ => self.shares(id).map_or(End::Satisfied, End::Served),
         }
@@ -70,14 +75,15 @@ impl Frontend {
     /// claims machines for several containers.
     ///
     /// Returns the number of claimed containers. After 0, the application gets no more containers in this round.
-    fn serve(&mut self, turn: (&Turns, Turn), room: usize, passed_up: &mut PassedUp) -> usize {
-        let mut next = self.next_key(turn.1.application, Bound::Unbounded);
+    fn serve(&mut self, current: CurrentTurn<'_>, passed_up: &mut PassedUp) -> usize {
+        let id = current.turn.application;
+        let mut next = self.next_key(id, Bound::Unbounded);
         while let Some(key) = next {
-            let claimed = self.serve_key(turn, key, room, passed_up);
+            let claimed = self.serve_key(current, key, passed_up);
             if claimed > 0 {
                 return claimed;
             }
-            next = self.next_key(turn.1.application, Bound::Excluded(key));
+            next = self.next_key(id, Bound::Excluded(key));
         }
         0
     }
@@ -88,13 +94,8 @@ impl Frontend {
         tables.filter(|(_, table)| table.total() > 0).map(|(key, _)| *key).next()
     }
 
-    fn serve_key(
-        &mut self,
-        (turns, turn): (&Turns, Turn),
-        key: Key,
-        room: usize,
-        passed_up: &mut PassedUp,
-    ) -> usize {
+    fn serve_key(&mut self, current: CurrentTurn<'_>, key: Key, passed_up: &mut PassedUp) -> usize {
+        let CurrentTurn { turns, turn, room } = current;
         let id = turn.application;
         let Some(entry) = self.session.task_index.job(id) else { return 0 };
         let Some(first) = entry.waiting(key.1).next() else { return 0 };
@@ -148,7 +149,7 @@ impl Frontend {
             let mut rows = table.machines().filter_map(|name| self.places.row(name));
             rows.find(|row| self.may_have(wish, *row))
         };
-        found.is_some_and(|row| self.claim_row((wish, task), row, Locality::Machine))
+        found.is_some_and(|row| self.claim_row(wish, task, row, Locality::Machine))
     }
 
     fn claim_in_rack(&mut self, wish: Wish, task: TaskId) -> bool {
@@ -160,14 +161,14 @@ impl Frontend {
             let mut rows = table.racks().flat_map(|rack| self.places.rack(rack));
             rows.find(|row| self.may_have(wish, *row))
         };
-        found.is_some_and(|row| self.claim_row((wish, task), row, Locality::Rack))
+        found.is_some_and(|row| self.claim_row(wish, task, row, Locality::Rack))
     }
 
-    fn claim_row(&mut self, (wish, task): (Wish, TaskId), row: usize, near: Locality) -> bool {
+    fn claim_row(&mut self, wish: Wish, task: TaskId, row: usize, near: Locality) -> bool {
         let machine = self.session.view.machine_id(row);
         let claimed = self.session.view.claim(task, machine, wish.group).is_ok();
         if claimed {
-            self.give((wish, task), row, near);
+            self.give(wish, task, row, near);
         }
         claimed
     }
@@ -179,12 +180,13 @@ impl Frontend {
         let tasks: SmallVec<[TaskId; 4]> =
             waiting.map(|index| TaskId { job: wish.id, index }).collect();
         let before = self.session.view.open_claims();
-        let how = (&self.profile, self.settings.placement);
-        let placed =
-            self.placer.place(&mut self.session.view, how, (wish.group, &tasks), &mut self.rng);
+        let Frontend { profile, settings, session, .. } = self;
+        let placement = settings.placement;
+        let wanted = GroupPlacement { profile, placement, group: wish.group };
+        let placed = self.placer.place(&mut session.view, wanted, &tasks, &mut self.rng);
         let claims: SmallVec<[(TaskId, usize); 4]> = (before..before + placed)
             .filter_map(|index| self.session.view.open_claim(index))
-            .map(|(task, machine, _)| (task, machine.row()))
+            .map(|claim| (claim.task, claim.machine.row()))
             .collect();
         let (given, refused): (SmallVec<[_; 4]>, SmallVec<[_; 4]>) =
             claims.into_iter().partition(|(_, row)| self.admits(wish.id, *row));
@@ -192,7 +194,7 @@ impl Frontend {
             self.session.view.drop_claim(*task);
         }
         for (task, row) in &given {
-            self.give((wish, *task), *row, Locality::Elsewhere);
+            self.give(wish, *task, *row, Locality::Elsewhere);
         }
         let beside = refused.iter().filter(|(task, _)| self.claim_beside_refused(wish, *task));
         given.len() + beside.count()
@@ -202,17 +204,19 @@ impl Frontend {
     /// whether a machine was claimed.
     fn claim_beside_refused(&mut self, wish: Wish, task: TaskId) -> bool {
         let found = (0..self.session.view.rows()).find(|row| self.may_have(wish, *row));
-        found.is_some_and(|row| self.claim_row((wish, task), row, Locality::Elsewhere))
+        found.is_some_and(|row| self.claim_row(wish, task, row, Locality::Elsewhere))
     }
 
     /// Whether any machine has room for a task. The placement is tried on the view, and undone.
     fn has_room(&mut self, wish: Wish, task: TaskId) -> bool {
-        let how = (&self.profile, self.settings.placement);
-        self.placer.has_room(&mut self.session.view, how, (wish.group, task), &mut self.rng)
+        let Frontend { profile, settings, session, .. } = self;
+        let placement = settings.placement;
+        let wanted = GroupPlacement { profile, placement, group: wish.group };
+        self.placer.has_room(&mut session.view, wanted, task, &mut self.rng)
     }
 
     /// Subtracts a claimed container from the requests.
-    fn give(&mut self, (wish, task): (Wish, TaskId), row: usize, locality: Locality) {
+    fn give(&mut self, wish: Wish, task: TaskId, row: usize, locality: Locality) {
         self.session.task_index.note(task, Mark::Claimed);
         let machine = self.session.view.machine_id(row);
         let (group, _) = self.session.view.job(wish.group);

@@ -47,7 +47,7 @@ pub(super) struct Table {
 
 impl Table {
     /// Sets the line of a location. `count` replaces the previous count.
-    pub(super) fn set(&mut self, at: &Place, (count, relax): (u32, Relax), now: Nanos) {
+    pub(super) fn set(&mut self, at: &Place, count: u32, relax: Relax, now: Nanos) {
         match at {
             Place::Machine(name) if count == 0 => drop(self.machines.remove(name)),
             Place::Machine(name) => drop(self.machines.insert(name.clone(), count)),
@@ -192,7 +192,7 @@ mod tests {
     fn table(lines: &[(Place, u32)]) -> Table {
         let mut table = Table::default();
         for (at, count) in lines {
-            table.set(at, (*count, Relax::Allowed), 5);
+            table.set(at, *count, Relax::Allowed, 5);
         }
         table
     }
@@ -244,8 +244,8 @@ mod tests {
         let settings = Settings { machine_delay: 0, rack_delay: 0, ..Settings::new("front") };
         let mut table = table(&[(Place::Machine("m".into()), 1)]);
         assert!(table.lacks_total());
-        table.set(&Place::Rack("r".into()), (1, Relax::Forbidden), 5);
-        table.set(&Place::Anywhere, (1, Relax::Forbidden), 5);
+        table.set(&Place::Rack("r".into()), 1, Relax::Forbidden, 5);
+        table.set(&Place::Anywhere, 1, Relax::Forbidden, 5);
         assert!(!table.takes_any(&settings) && !table.may_relax() && !table.lacks_total());
         assert_eq!(table.racks().count(), 0);
     }

@@ -109,12 +109,12 @@ impl PostFilter for DefaultPreemption {
         }
         let enough = self.candidates.among(machines);
         let start = self.start.draw(view, view.rows());
-        let mut candidates = preemptor.candidates_among(view, &curable, (start, enough));
+        let mut candidates = preemptor.candidates_among(view, &curable, start, enough);
         let may_go = |candidate: &Candidate| candidate.victims.len() <= left;
         candidates.retain(may_go);
         if candidates.is_empty() && left < usize::MAX {
             // All tried machines need more evictions than the limit allows. Other machines may need fewer.
-            candidates = preemptor.candidates_among(view, &curable, (start, usize::MAX));
+            candidates = preemptor.candidates_among(view, &curable, start, usize::MAX);
             candidates.retain(may_go);
         }
         let best = best(&candidates)?;

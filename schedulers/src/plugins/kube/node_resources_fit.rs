@@ -161,7 +161,7 @@ impl Filter for NodeResourcesFit {
     }
 
     fn curable(&self, tasks: &Tasks<'_>, block: Block<'_>, refused: u64) -> u64 {
-        could_fit(tasks, block, (refused, &self.ignored))
+        could_fit(tasks, block, refused, &self.ignored)
     }
 
     fn covers(&self) -> CellChecks {

@@ -106,13 +106,13 @@ struct Record {
     version: Version,
 }
 
-/// A job of a former process, whose containers are not recovered yet.
+/// A job of a former process that has a container, with the state of its task or its container.
 #[derive(Debug)]
-struct Previous {
+struct Previous<State> {
     attempt: u32,
     id: u64,
     job: Arc<Job>,
-    state: TaskState,
+    state: State,
 }
 
 /// A full state that is being received in parts.
@@ -128,7 +128,7 @@ pub(super) struct Core {
     settings: ApplicationSettings,
     recover: Recover,
     /// Containers of a former process by name; `None` once the full state was received.
-    left: Option<BTreeMap<Text, Previous>>,
+    left: Option<BTreeMap<Text, Previous<TaskState>>>,
     records: BTreeMap<Text, Record>,
     /// Number of containers of a former process that must end before the registration returns.
     dropped: usize,
@@ -396,7 +396,9 @@ impl Core {
             (Some(name), _) => name.clone(),
             (None, Some((name, attempt))) => {
                 let Some(record) = self.records.get_mut(&name) else {
-                    return self.recover_late((name, attempt), (job.id, spec), state, now_ms);
+                    let Some(spec) = spec else { return };
+                    let late = Previous { attempt, id: job.id, job: Arc::new(spec), state };
+                    return self.recover_late(&name, late, now_ms);
                 };
                 if record.attempt != attempt {
                     return;
@@ -415,7 +417,7 @@ impl Core {
     }
 
     /// Takes over the containers of a former process.
-    fn recovered(&mut self, left: BTreeMap<Text, Previous>, now_ms: u64) -> Vec<Found> {
+    fn recovered(&mut self, left: BTreeMap<Text, Previous<TaskState>>, now_ms: u64) -> Vec<Found> {
         let mut found = Vec::new();
         for (name, Previous { attempt, id, job, state: task }) in left {
             let state = match task {
@@ -424,7 +426,8 @@ impl Core {
                     ContainerState::Ended(Completed { ended, machine: None })
                 }
                 TaskState::Live(state) => {
-                    self.take_over((&name, attempt), (id, job), state.clone(), now_ms);
+                    let live = Previous { attempt, id, job, state: state.clone() };
+                    self.take_over(&name, live, now_ms);
                     state
                 }
             };
@@ -436,13 +439,8 @@ impl Core {
     }
 
     /// Takes over one container of a former process.
-    fn take_over(
-        &mut self,
-        (name, attempt): (&Text, u32),
-        (id, job): (u64, Arc<Job>),
-        state: ContainerState,
-        now_ms: u64,
-    ) {
+    fn take_over(&mut self, name: &Text, previous: Previous<ContainerState>, now_ms: u64) {
+        let Previous { attempt, id, job, state } = previous;
         let is_dropped = self.recover == Recover::Drop;
         self.dropped += usize::from(is_dropped);
         let record = Record {
@@ -464,17 +462,12 @@ impl Core {
     /// Handles a container that a former process requested just before that process ended, and that the cell accepted
     /// late. A container that has already ended is ignored. A later request for the name then gets the result of that
     /// container.
-    fn recover_late(
-        &mut self,
-        (name, attempt): (Text, u32),
-        (id, job): (u64, Option<Job>),
-        task: TaskState,
-        now_ms: u64,
-    ) {
-        let is_new = self.attempts.get(&name).is_none_or(|last| *last < attempt);
-        let (true, Some(job), TaskState::Live(state)) = (is_new, job, task) else { return };
-        self.take_over((&name, attempt), (id, Arc::new(job)), state.clone(), now_ms);
-        self.emit(&name, Change::Recovered(state));
+    fn recover_late(&mut self, name: &Text, late: Previous<TaskState>, now_ms: u64) {
+        let Previous { attempt, id, job, state } = late;
+        let is_new = self.attempts.get(name).is_none_or(|last| *last < attempt);
+        let (true, TaskState::Live(state)) = (is_new, state) else { return };
+        self.take_over(name, Previous { attempt, id, job, state: state.clone() }, now_ms);
+        self.emit(name, Change::Recovered(state));
     }
 
     /// Records the state of a container, and reports changes.
@@ -586,7 +579,7 @@ impl Record {
 /// Records a container of a former process. For each name, only the latest message about the newest use of the name is
 /// kept.
 fn record_previous(
-    left: &mut BTreeMap<Text, Previous>,
+    left: &mut BTreeMap<Text, Previous<TaskState>>,
     id: u64,
     named: Option<(Text, u32)>,
     spec: Option<Job>,

@@ -3749,6 +3749,9 @@ pub struct Member {
     /// its address for other replicas, as host:port; empty: the address in their settings
     #[prost(string, tag = "6")]
     pub peer_address: ::prost::alloc::string::String,
+    /// whether the disk of its log is full; false if `silent_ms` is absent
+    #[prost(bool, tag = "7")]
+    pub disk_full: bool,
 }
 /// Settings of the whole cell.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -8866,6 +8869,9 @@ pub struct PeerFrame {
     /// Address of the sender for clients, as host:port. Other replicas pass it on to clients that need the leader.
     #[prost(string, tag = "6")]
     pub client_address: ::prost::alloc::string::String,
+    /// Whether the disk of the sender's log is full.
+    #[prost(bool, tag = "7")]
+    pub disk_full: bool,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct DeliverResponse {}

@@ -334,12 +334,12 @@ async fn write(parts: Parts, mut notices: Receiver<Notice>) {
         tokio::spawn(async move {
             let messages = || written.lock().unwrap_or_else(PoisonError::into_inner);
             if let (Some(call), Kind::Unschedulable(message)) = (condition, &notice.kind)
-                && !send(&parts, "a condition of a pod", (&notice.name, &call), &refusals).await
+                && !send(&parts, "a condition of a pod", &notice.name, &call, &refusals).await
             {
                 messages().condition_lost(&notice.uid, message);
             }
             if let Some(call) = event
-                && !send(&parts, "an Event", (&notice.name, &call), &refusals).await
+                && !send(&parts, "an Event", &notice.name, &call, &refusals).await
             {
                 messages().event_lost(&notice.uid);
             }
@@ -412,7 +412,8 @@ impl LastMessages {
 async fn send(
     parts: &Parts,
     request: &'static str,
-    (pod, call): (&PodName, &Call),
+    pod: &PodName,
+    call: &Call,
     refusals: &Refusals,
 ) -> bool {
     if !parts.fence.is_open() {

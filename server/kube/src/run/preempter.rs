@@ -82,8 +82,11 @@ impl Preempter {
             };
             let enough = |machines| candidates.among(machines);
             let start = self.random.random_range(0..view.rows().max(1));
-            let all = choices(&preemptor, view, &left_out, spec.precedence, (start, &enough));
-            found = all.into_iter().min_by_key(|candidate| harm(candidate, &self.shared.starts));
+            if needs_victims(&preemptor, view, spec.precedence) {
+                let all = choices(&preemptor, view, &left_out, start, enough);
+                let harm = |candidate: &Candidate| harm(candidate, &self.shared.starts);
+                found = all.into_iter().min_by_key(harm);
+            }
             view.forget_job(job);
         }
         let proposal = found.map(|candidate| Proposal {
@@ -110,21 +113,22 @@ impl Preempter {
     }
 }
 
-/// Returns the candidates for a task with this precedence; none if the task fits without victims. The machines in
-/// `left_out` are no candidates.
+/// Whether a task with this precedence may have victims, and does not fit without any.
+fn needs_victims(preemptor: &Preemptor<'_>, view: &View, precedence: Precedence) -> bool {
+    let bound = view.preemptible_below(precedence);
+    view.lowest_precedence().is_some_and(|lowest| lowest < bound)
+        && !fits(preemptor, view, preemptor.group)
+}
+
+/// Returns the candidates for a task, from row `start` on. `enough` returns the number of candidates that suffice, given
+/// the number of possible ones. The machines in `left_out` are no candidates.
 fn choices(
     preemptor: &Preemptor<'_>,
     view: &mut View,
     left_out: &BTreeSet<MachineId>,
-    precedence: Precedence,
-    (start, enough): (usize, &dyn Fn(usize) -> usize),
+    start: usize,
+    enough: impl Fn(usize) -> usize,
 ) -> Vec<Candidate> {
-    let bound = view.preemptible_below(precedence);
-    if view.lowest_precedence().is_none_or(|lowest| lowest >= bound)
-        || fits(preemptor, view, preemptor.group)
-    {
-        return Vec::new();
-    }
     let mut curable = preemptor.curable(view);
     if !left_out.is_empty() {
         for (index, word) in curable.iter_mut().enumerate() {
@@ -135,7 +139,7 @@ fn choices(
         }
     }
     let machines = curable.iter().map(|word| word.count_ones() as usize).sum();
-    preemptor.candidates_among(view, &curable, (start, enough(machines)))
+    preemptor.candidates_among(view, &curable, start, enough(machines))
 }
 
 /// The harm of a candidate, by kube-scheduler's criteria: broken budgets, the highest priority of a victim, the sum of

@@ -81,7 +81,7 @@ impl<S> Keeper<'_, S> {
         let from_start = self.version.is_empty();
         // The server should end the watch before this time. If it does not, the client closes the stream.
         let longest = self.settings.timeout + Duration::from_secs(30);
-        let call = Call::get(self.watch_path(from_start));
+        let call = Call::get(self.watch_path());
         let (began, mut is_empty) = (Instant::now(), true);
         let Stream { status, retry_after, mut lines } = self.client.stream(&call, longest).await?;
         if status != 200 {
@@ -175,13 +175,14 @@ impl<S> Keeper<'_, S> {
         Ok(())
     }
 
-    fn watch_path(&self, from_start: bool) -> String {
+    /// The path of a watch from the version that was seen last, or from the start if there is none.
+    fn watch_path(&self) -> String {
         let seconds = self.settings.timeout.as_secs().max(1);
         let mut path = format!(
             "{}?watch=1&allowWatchBookmarks=true&timeoutSeconds={seconds}",
             self.resource.path
         );
-        if from_start {
+        if self.version.is_empty() {
             path += "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&resourceVersion=";
         } else {
             path += &format!("&resourceVersion={}", escape(&self.version));

@@ -54,11 +54,13 @@ impl Cells {
         // The leader receives messages from all replicas; another replica receives messages only from the leader.
         let received = |member: &&mut proto::Member| leader == me || member.replica == leader;
         for member in all.iter_mut().filter(received) {
-            let silent = if member.replica == me {
-                Some(Duration::ZERO)
+            let (contacts, id) = (self.host.peer_contacts(), ReplicaId(member.replica));
+            let (silent, disk_full) = if member.replica == me {
+                (Some(Duration::ZERO), status.disk_full)
             } else {
-                self.host.peer_contacts().since_contact(ReplicaId(member.replica))
+                (contacts.since_contact(id), contacts.has_full_disk(id))
             };
+            member.disk_full = disk_full;
             member.silent_ms = silent.map(|silent| silent.as_millis() as u64);
         }
         Some(proto::Members { replica: me, leader, term: status.leadership.term.0, all })

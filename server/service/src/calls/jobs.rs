@@ -17,10 +17,10 @@ use crate::overload::tenant_limits::TenantLimits;
 use crate::service::{RpcResult, deadline};
 use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
-use omega_cellstate::Cell;
+use omega_cellstate::{Cell, JobVersion};
 use omega_client::proto::job_service_server::JobService;
-use omega_client::{ApiError, ErrorCode, proto};
-use omega_core::{Command, Job, JobId, Outcome, SharedGroup, Text};
+use omega_client::{ApiError, ErrorCode, proto, restart};
+use omega_core::{Command, Job, JobId, Outcome, SharedGroup, Text, UpdateResult};
 use std::sync::Arc;
 use tokio::time::Instant;
 use tonic::{Request, Response, Status};
@@ -61,7 +61,8 @@ impl Jobs {
                 self.host.refresh(until).await?;
                 let same = self.host.read(|cell| {
                     let id = cell.job_by_name(&job.name)?;
-                    let same = cell.job_target(id).is_some_and(|known| **known == *job);
+                    let known = cell.job_target(id)?;
+                    let same = restart::updated(job.clone(), known) == **known;
                     same.then(|| (id, !cell.is_alive(id)))
                 });
                 same.ok_or_else(|| match error.code {
@@ -79,6 +80,14 @@ impl Jobs {
             Err(error) => Err(error),
         }
     }
+}
+
+/// Whether an update takes an incomplete restart back: it is to an earlier version with the same programs.
+fn takes_restart_back(versions: &[JobVersion], spec: &Job, target: &Job) -> bool {
+    let is_open = |one: &JobVersion| one.result != Some(UpdateResult::Complete);
+    versions.last().is_some_and(is_open)
+        && versions.iter().any(|one| *one.spec == *spec)
+        && restart::is_restart(target, spec)
 }
 
 #[tonic::async_trait]
@@ -179,16 +188,23 @@ impl JobService for Jobs {
         self.host.refresh(until).await?;
         let named = proto::job_ref::Job::Name(spec.name.to_string());
         let named = Some(proto::JobRef { job: Some(named) });
-        let (job, adds) = self.host.read(|cell| {
+        let (job, spec, adds) = self.host.read(|cell| {
             let id = refs::job(cell, named, &caller)?;
+            let spec = match cell.job_target(id) {
+                Some(target) if !takes_restart_back(cell.job_versions(id), &spec, target) => {
+                    restart::updated(spec, target)
+                }
+                _ => spec,
+            };
             // A job that has ended starts again with all its tasks.
             let target = cell.job_target(id).filter(|_| cell.is_alive(id));
             if target.is_some_and(|target| **target == spec) {
-                return Ok((id, TenantUse::default()));
+                return Ok((id, spec, TenantUse::default()));
             }
             let has = target.map_or(0, |target| target.task_count());
             let more = spec.task_count().saturating_sub(has);
-            Ok::<_, ApiError>((id, TenantUse::described(&spec, more)))
+            let adds = TenantUse::described(&spec, more);
+            Ok::<_, ApiError>((id, spec, adds))
         })?;
         let _admitted = self.tenant_limits.admit(&self.host, &spec.tenant, adds)?;
         done(self.host.apply(Command::UpdateJob { job, version, spec }, until).await?)?;

@@ -105,14 +105,7 @@ impl Link {
     /// Logs a peer's rejection, once for each reason, because the message is retried. An unreachable peer is not
     /// logged.
     fn log_refused(&mut self, status: Status) {
-        let is_other_service = status.code() == Code::Unimplemented;
-        let mut why = ApiError::from(status);
-        if is_other_service {
-            why.code = ErrorCode::NotOffered;
-            why.message = "its address is not that of a listener for peers: correct the address \
-                 (see `omega member update`)"
-                .to_owned();
-        }
+        let why = why(status);
         let repeats = std::mem::replace(&mut self.failed, why.message.clone()) == why.message;
         let is_refusal = match why.code {
             ErrorCode::OutcomeUnknown | ErrorCode::Late => false,
@@ -129,14 +122,7 @@ impl Link {
 
     /// A frame with a message and the messages queued after it.
     fn frame(&mut self, first: PeerMessage) -> proto::PeerFrame {
-        let mut frame = proto::PeerFrame {
-            cell: self.me.cell.to_string(),
-            from: self.me.replica.0,
-            to: self.to.0,
-            messages: Vec::new(),
-            address: self.reached.by_peers.clone(),
-            client_address: self.reached.by_clients.get().cloned().unwrap_or_default(),
-        };
+        let mut frame = empty_frame(self.me, &self.reached, self.to);
         let mut bytes = 0;
         let mut next = Some(first);
         while let Some(message) = next {
@@ -153,6 +139,45 @@ impl Link {
         }
         frame
     }
+}
+
+/// Sends a frame without messages, to find out whether an endpoint is the listener of a replica for its peers.
+///
+/// # Errors
+/// Another program listens there, or nothing does, or the replica rejects the frame.
+pub(super) async fn greet(endpoint: Endpoint, frame: proto::PeerFrame) -> Result<(), ApiError> {
+    let mut client = PeerServiceClient::new(endpoint.connect_lazy());
+    client.deliver(tokio_stream::once(frame)).await.map(drop).map_err(why)
+}
+
+/// A frame without messages.
+pub(super) fn empty_frame(
+    me: ReplicaIdentity,
+    reached: &Reached,
+    to: ReplicaId,
+) -> proto::PeerFrame {
+    proto::PeerFrame {
+        cell: me.cell.to_string(),
+        from: me.replica.0,
+        to: to.0,
+        messages: Vec::new(),
+        address: reached.by_peers.clone(),
+        client_address: reached.by_clients.get().cloned().unwrap_or_default(),
+        disk_full: reached.disk.is_full(),
+    }
+}
+
+/// The error of a call to a listener for peers.
+fn why(status: Status) -> ApiError {
+    let is_other_service = status.code() == Code::Unimplemented;
+    let mut why = ApiError::from(status);
+    if is_other_service {
+        why.code = ErrorCode::NotOffered;
+        why.message = "its address is not that of a listener for peers: correct the address \
+             (see `omega member update`)"
+            .to_owned();
+    }
+    why
 }
 
 #[cfg(test)]
@@ -185,6 +210,15 @@ mod tests {
         }
         drop(messages);
         run.await.expect("it ends");
+    }
+
+    #[test]
+    fn a_frame_contains_the_state_of_the_disk() {
+        let (mut link, _messages) = link(Box::new(|| None));
+        assert!(!link.frame(PeerMessage::Probe).disk_full, "nothing is known yet");
+        link.reached.disk.watch(|| true);
+        let frame = link.frame(PeerMessage::Probe);
+        assert!(frame.disk_full && frame.messages.len() == 1);
     }
 
     #[test]

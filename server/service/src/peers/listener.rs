@@ -30,6 +30,7 @@ impl PeerListener {
     /// Creates the service of a replica, with the record of peers' messages.
     #[must_use]
     pub fn new(running: Arc<Running>, peers: Peers, contacts: PeerContacts) -> PeerListener {
+        peers.watch_disk(running.has_full_disk());
         PeerListener { me: peers.me(), running, peers, contacts, refused: Mutex::default() }
     }
 
@@ -87,7 +88,7 @@ impl PeerService for PeerListener {
         let mut frames = request.into_inner();
         while let Some(frame) = frames.message().await? {
             self.check(&frame, &sender)?;
-            self.contacts.record(ReplicaId(frame.from));
+            self.contacts.record(&frame);
             self.peers.record_addresses(
                 ReplicaId(frame.from),
                 &frame.address,

@@ -4,7 +4,7 @@
 //! So a membership change can move or add a replica without a restart of the others. A joining replica needs only its
 //! own address.
 
-use super::link::Link;
+use super::link::{self, Link};
 use super::{Dialer, Reached, ReplicaIdentity};
 use omega_store::log::ReplicaId;
 use omega_store::membership::{Membership, REPLICAS_MAX, is_address};
@@ -92,6 +92,12 @@ impl Peers {
         let _ = self.0.reached.by_clients.set(at);
     }
 
+    /// Sets the source of the state of this replica's disk, which is sent to its peers. Only the first call has an
+    /// effect.
+    pub(super) fn watch_disk(&self, is_full: impl Fn() -> bool + Send + Sync + 'static) {
+        self.0.reached.disk.watch(is_full);
+    }
+
     /// Address of a replica for clients, if the replica has sent it.
     pub(crate) fn client_address(&self, of: ReplicaId) -> Option<String> {
         if of == self.0.me.replica {
@@ -126,6 +132,20 @@ impl Peers {
     /// Whether an address of a replica is known.
     pub(crate) fn has_address(&self, id: ReplicaId) -> bool {
         self.0.routes.lock().address(id).is_some()
+    }
+
+    /// Checks that a replica of this cell listens for its peers at an address.
+    ///
+    /// # Errors
+    /// Another program or replica listens there, or nothing does.
+    pub(crate) async fn check_address(&self, id: ReplicaId, address: &str) -> Result<(), String> {
+        let Inner { me, reached, dialer, .. } = &*self.0;
+        let dial = dialer(address).map_err(|error| error.to_string())?;
+        let Some(endpoint) = dial() else {
+            return Err("this replica's certificates cannot be used".to_owned());
+        };
+        let frame = link::empty_frame(*me, reached, id);
+        link::greet(endpoint, frame).await.map_err(|error| error.message)
     }
 
     fn begin(&self, to: ReplicaId, address: &str) -> Option<Open> {

@@ -11,6 +11,7 @@
 
 use omega_cellstate::{Cell, JobVersion, MachineStatus, shrink_order};
 use omega_client::agent::{DISK_FULL, DRAIN_BY};
+use omega_client::restart;
 use omega_core::limits::TRANSACTION_ITEMS_MAX;
 use omega_core::{
     GroupGrowth, Job, JobId, JobKind, Machine, MachineId, OnFailure, RollStep, Taint, TaintEffect,
@@ -116,6 +117,17 @@ pub(super) fn next(cell: &Cell, id: JobId, progress: &mut Progress, now_ms: u64)
 enum State {
     Reached,
     Open,
+}
+
+/// Whether the last of these versions only restarts tasks of programs to which an update was complete.
+fn restarts_complete(versions: &[JobVersion]) -> bool {
+    let [earlier @ .., last] = versions else { return false };
+    let is_complete = |one: &JobVersion| {
+        one.result == Some(UpdateResult::Complete)
+            && restart::has_equal_programs(&one.spec, &last.spec)
+    };
+    let is_restart = |before: &JobVersion| restart::is_restart(&last.spec, &before.spec);
+    earlier.last().is_some_and(is_restart) && earlier.iter().any(is_complete)
 }
 
 /// Whether a task has failed for good, or finished.
@@ -300,22 +312,30 @@ impl<'c> Plan<'c> {
     }
 
     /// Description of the latest version that a job can go back to after a failure, if its rules say so. A job never
-    /// goes back to a description that failed as one of the kept versions. Descriptions that differ only in counts are
-    /// equal here, and groups keep their present counts.
+    /// goes back to a description that failed as one of the kept versions. Descriptions that differ only in counts or
+    /// restarts are equal here, and groups keep their present counts.
+    ///
+    /// If a restart of a version that worked has failed, the update stops: no other description is known to work better.
     fn version_to_restore(&self) -> Option<Arc<Job>> {
         if self.rules.on_failure != OnFailure::Rollback {
             return None;
         }
         let versions = self.cell.job_versions(self.id);
+        if restarts_complete(versions) {
+            return None;
+        }
         let has_failed = |spec: &Job| {
-            let failed = |one: &&JobVersion| one.result == Some(UpdateResult::Failed);
-            versions.iter().filter(failed).any(|one| one.spec.equals_but_counts(spec))
+            (0..versions.len()).any(|at| {
+                versions[at].result == Some(UpdateResult::Failed)
+                    && restart::has_equal_programs(&versions[at].spec, spec)
+                    && !restarts_complete(&versions[..=at])
+            })
         };
         let can_restore =
-            |spec: &&Arc<Job>| !spec.equals_but_counts(self.target) && !has_failed(spec);
+            |spec: &&Arc<Job>| !restart::has_equal_programs(spec, self.target) && !has_failed(spec);
         let mut earlier = versions.iter().rev().skip(1).map(|version| &version.spec);
-        let restored = earlier.find(can_restore)?;
-        Some(Arc::new(restored.with_counts_of(self.target)))
+        let restored = earlier.find(can_restore)?.with_counts_of(self.target);
+        Some(Arc::new(restart::without_restart(&restored, self.target)))
     }
 
     /// The machines on which a group's tasks of the new version may stay.

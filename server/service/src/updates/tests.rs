@@ -120,6 +120,56 @@ fn earlier_content_that_fails_now_is_not_rolled_out_again() {
     }
 }
 
+/// Restarts the tasks of a job.
+fn restart(world: &mut World) {
+    let now_ms = world.now_ms;
+    world.update(|job| *job = omega_client::restart::restarted(job, now_ms));
+}
+
+#[test]
+fn a_restart_replaces_all_tasks_within_the_bounds() {
+    let mut world = World::new(restored(3, "one"));
+    world.settle();
+    let before = world.tasks(|state| matches!(state, TaskState::Running(_)));
+    restart(&mut world);
+    for round in 0..100 {
+        world.now_ms += 1000;
+        world.control();
+        assert!(world.running() >= 3 && world.living() <= 4, "no task is missing");
+        world.place(round);
+        world.start();
+    }
+    assert_eq!(world.settle(), Next::Settled);
+    assert_eq!(world.result(), Some(UpdateResult::Complete));
+    let after = world.tasks(|state| matches!(state, TaskState::Running(_)));
+    assert!(after.len() == 3 && before.iter().all(|task| !after.contains(task)), "{after:?}");
+}
+
+#[test]
+fn a_restart_that_fails_does_not_return_to_other_content() {
+    let mut world = World::new(restored(3, "one"));
+    world.settle();
+    world.update(|job| job.groups[0].run = Some(Arc::new(Run::new("two"))));
+    world.settle();
+    world.bad = "two";
+    restart(&mut world);
+    assert_eq!(world.settle(), Next::Stopped);
+    assert_eq!(
+        (world.programs(), world.cell.job_version(world.id)),
+        (vec!["two".into(); 3], Some(2))
+    );
+    // A version that never worked goes back, also if it was restarted meanwhile.
+    let mut world = World { bad: "two", ..World::new(restored(3, "one")) };
+    world.settle();
+    world.update(|job| job.groups[0].run = Some(Arc::new(Run::new("two"))));
+    restart(&mut world);
+    assert_eq!(world.settle(), Next::Settled);
+    assert_eq!(
+        (world.programs(), world.cell.job_version(world.id)),
+        (vec!["one".into(); 3], Some(3))
+    );
+}
+
 #[test]
 fn an_update_that_moves_tasks_to_a_new_group_is_watched() {
     let mut world = World::new(restored(5, "one"));

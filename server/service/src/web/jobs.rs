@@ -2,19 +2,23 @@
 
 use super::Shown;
 use super::cell::TasksShape;
+use super::program::{ProgramShape, program};
 use super::response::{JsonResult, ListShape, OneParams, Params, check_state, json, page_size};
 use super::task::{TaskShape, task};
+use crate::access::identity::Caller;
 use crate::calls::jobs_page::JOBS_AT_ONCE;
 use crate::host::Host;
 use crate::observe::statistics::age_ms;
 use crate::observe::summary::Counts;
 use crate::service::{page_start, page_token};
+use axum::Extension;
 use axum::extract::State;
 use omega_cellstate::Cell;
 use omega_client::{ApiError, ErrorCode};
 use omega_core::{Job, JobId, JobKind, SharedGroup, TaskId, UpdateResult};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Number of tasks that are read per lock of the cell.
 const TASKS_AT_ONCE: usize = 8192;
@@ -79,6 +83,10 @@ struct GroupShape {
     failures: u32,
     /// Request of each task, by resource.
     request: BTreeMap<String, u64>,
+    /// Program of each task; `null` if there is none, or the caller may not see it.
+    program: Option<ProgramShape>,
+    /// Number of times that a failed task is placed again.
+    restarts: u32,
     tasks: TasksShape,
 }
 
@@ -185,8 +193,11 @@ pub(super) async fn list(
 
 pub(super) async fn one(
     State(shown): State<Shown>,
+    caller: Option<Extension<Arc<Caller>>>,
     Params(params): Params<OneParams>,
 ) -> JsonResult {
+    let caller =
+        caller.map_or_else(|| Arc::new(Caller::without_certificate()), |Extension(caller)| caller);
     let size = page_size(params.limit)?;
     let start = u32::try_from(page_start(params.page.as_deref().unwrap_or_default())?);
     let start = start.unwrap_or(u32::MAX);
@@ -196,11 +207,14 @@ pub(super) async fn one(
         let job = cell.job(id)?;
         let page = cell.tasks_from(id, start).take(size);
         let next = start.saturating_add(size as u32);
+        let shows_programs = caller.may_see_programs(job);
+        let mut groups = groups(cell, id, job, by_group);
+        groups.iter_mut().filter(|_| !shows_programs).for_each(|group| group.program = None);
         let has_more = cell.task(TaskId { job: id, index: next }).is_some();
         Some(OneShape {
             version: cell.version().0,
             job: shape(&shown, cell, id, job, counts(cell, id)),
-            groups: groups(cell, id, job, by_group),
+            groups,
             tasks: page.filter_map(|(id, _)| task(cell, id)).collect(),
             next_page: has_more.then(|| page_token(next.into())),
         })
@@ -265,6 +279,8 @@ fn groups(cell: &Cell, id: JobId, job: &Job, mut all: Vec<GroupCounts>) -> Vec<G
         count: group.count,
         failures: counts.failures,
         request: amounts(group),
+        program: program(group),
+        restarts: group.restarts,
         tasks: counts.tasks.into(),
     };
     let all = job.groups.iter().zip(all).enumerate().map(one);

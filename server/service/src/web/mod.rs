@@ -20,6 +20,7 @@ mod listen;
 mod machines;
 mod plain;
 mod probes;
+mod program;
 mod response;
 mod schedulers;
 mod task;

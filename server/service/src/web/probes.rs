@@ -52,13 +52,36 @@ pub(super) async fn healthy(State(shown): State<Shown>) -> Response {
     (StatusCode::SERVICE_UNAVAILABLE, "the replica has stopped\n").into_response()
 }
 
-/// Reports whether a leader answers. If none does, the reason is on the page, not in the response.
+/// Reports whether a leader answers, and whether this replica's disk is full. The page has further reasons.
 pub(super) async fn ready(State(shown): State<Shown>) -> Response {
     let check = async { shown.web.host.refresh(Instant::now() + READY_MAX).await.is_ok() };
-    if shown.latest.is_ready(SHARED_FOR, check).await {
-        return "ready\n".into_response();
+    let leader_answers = shown.latest.is_ready(SHARED_FOR, check).await;
+    let disk_full = shown.web.host.running().is_some_and(|running| running.has_full_disk()());
+    Readiness { leader_answers, disk_full }.response().into_response()
+}
+
+/// State of a replica that determines whether it is ready.
+#[derive(Clone, Copy, Debug)]
+struct Readiness {
+    leader_answers: bool,
+    disk_full: bool,
+}
+
+impl Readiness {
+    /// The response to a probe. A replica with a full disk is ready while it answers reads.
+    fn response(self) -> (StatusCode, &'static str) {
+        let code =
+            if self.leader_answers { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+        let text = match (self.leader_answers, self.disk_full) {
+            (true, false) => "ready\n",
+            (true, true) => "ready for reads, but this replica's disk is full: make room on it\n",
+            (false, false) => "no leader answers\n",
+            (false, true) => {
+                "no leader answers, and this replica's disk is full: make room on it\n"
+            }
+        };
+        (code, text)
     }
-    (StatusCode::SERVICE_UNAVAILABLE, "no leader answers\n").into_response()
 }
 
 #[cfg(test)]
@@ -84,5 +107,16 @@ mod tests {
         assert_eq!(calls.load(Ordering::Relaxed), 1);
         assert!(!latest.is_ready(Duration::ZERO, check(false)).await, "the answer is old");
         assert_eq!(calls.load(Ordering::Relaxed), 2);
+    }
+
+    #[test]
+    fn a_full_disk_is_reported_with_readiness() {
+        for leader_answers in [true, false] {
+            let (code, text) = Readiness { leader_answers, disk_full: true }.response();
+            assert!(text.contains("this replica's disk is full"), "{text}");
+            let (other, text) = Readiness { leader_answers, disk_full: false }.response();
+            assert!((code, leader_answers) == (other, code == StatusCode::OK));
+            assert!(!text.contains("disk"), "{text}");
+        }
     }
 }

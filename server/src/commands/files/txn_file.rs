@@ -116,7 +116,7 @@ pub(in crate::commands) struct TaskName<'t> {
     pub(in crate::commands) index: u32,
 }
 
-/// Parses a task. A job's name may contain slashes.
+/// Parses a task, as JOB/INDEX. The names of jobs from other clients may contain slashes.
 pub(in crate::commands) fn task_name(text: &str) -> Option<TaskName<'_>> {
     let (job, index) = text.rsplit_once('/')?;
     let index = index.parse().ok()?;

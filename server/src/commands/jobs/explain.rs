@@ -14,6 +14,7 @@ use omega_core::{Job, Precedence};
 use omega_run::report::waiting::{WaitingJob, render_job};
 use omega_workload::command_line::argument_error;
 use omega_workload::profiles;
+use omega_workload::words::plural;
 use std::path::{Path, PathBuf};
 
 /// The job.
@@ -64,7 +65,7 @@ pub(super) fn run(args: &ExplainArgs) -> Result<(), CommandError> {
     let job = target(&status)?;
     show::print(args.common.output, &waiting_job, || match waiting_job.waiting {
         0 => progress(&args.name, &status),
-        _ => text(&waiting_job, &job, args.profile.is_none()),
+        _ => text(&waiting_job, &job, args.profile.is_none()) + &failures(&args.name, &status),
     })
 }
 
@@ -80,15 +81,29 @@ fn progress(name: &str, status: &proto::JobStatus) -> String {
     let states = states.iter().filter(|(count, _)| *count > 0);
     let states: Vec<String> = states.map(|(count, state)| format!("{count} {state}")).collect();
     let name = show::clean_name(name);
-    let why = match status.failed {
-        0 => String::new(),
+    let why = match (status.failed, status.failures) {
+        (0, _) | (_, 1..) => String::new(),
         _ => format!("; `omega job history {name}` has the reasons of failures"),
     };
     if states.is_empty() {
         format!("{name} does not wait: it has no tasks\n")
     } else {
-        format!("{name} does not wait: its tasks are {}{why}\n", states.join(", "))
+        let waits = format!("{name} does not wait: its tasks are {}{why}\n", states.join(", "));
+        waits + &failures(&name, status)
     }
+}
+
+/// Remark on failures after which tasks were placed again.
+fn failures(name: &str, status: &proto::JobStatus) -> String {
+    if status.failures == 0 {
+        return String::new();
+    }
+    let failed = plural(status.failures.into(), "failure");
+    let name = show::clean_name(name);
+    format!(
+        "tasks were placed again after {failed}, each at once: `omega job history {name}` has the \
+         reasons\n"
+    )
 }
 
 /// The explanation as text, with notes about the conditions that it does not consider.
@@ -138,4 +153,33 @@ pub(in crate::commands) fn explained(
 fn profile(file: &Path) -> Result<String, CommandError> {
     let (text, _) = profiles::read(file)?;
     Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_after_which_tasks_were_placed_again_are_told() {
+        let status = |running, failed, failures| proto::JobStatus {
+            running,
+            failed,
+            failures,
+            ..Default::default()
+        };
+        assert_eq!(
+            progress("web", &status(2, 0, 0)),
+            "web does not wait: its tasks are 2 running\n"
+        );
+        assert_eq!(
+            progress("web", &status(1, 1, 0)),
+            "web does not wait: its tasks are 1 running, 1 failed; `omega job history web` has the \
+             reasons of failures\n"
+        );
+        assert_eq!(
+            progress("web", &status(1, 1, 3)),
+            "web does not wait: its tasks are 1 running, 1 failed\ntasks were placed again after 3 \
+             failures, each at once: `omega job history web` has the reasons\n"
+        );
+    }
 }

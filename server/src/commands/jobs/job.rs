@@ -10,6 +10,7 @@ use crate::commands::jobs::explain::{self, ExplainArgs};
 use crate::commands::jobs::list::{self, ListArgs};
 use crate::commands::jobs::named_job::{by_name, find, lives, target};
 use crate::commands::jobs::resize::{self, ResizeArgs};
+use crate::commands::jobs::restart::{self, RestartArgs};
 use crate::commands::jobs::submission;
 use crate::commands::jobs::versions::{self, RollbackArgs};
 use crate::commands::jobs::wait::{Awaited, WaitArgs};
@@ -71,6 +72,9 @@ pub(crate) enum JobCommand {
         omega job rollback web --wait\n  \
         omega job rollback web --to 3")]
     Rollback(RollbackArgs),
+    /// Replace all tasks of a service step by step, by its rules of updates, without another change.
+    #[command(after_help = "Example:\n  omega job restart web --wait")]
+    Restart(RestartArgs),
     /// Change the number of tasks of a job's task group.
     #[command(visible_alias = "scale", after_help = "Example:\n  omega job resize web 5")]
     Resize(ResizeArgs),
@@ -175,6 +179,7 @@ pub(crate) fn run(command: &JobCommand) -> Result<(), CommandError> {
         JobCommand::Apply(args) => apply::run(args),
         JobCommand::Versions(args) => versions::list(args),
         JobCommand::Rollback(args) => versions::rollback(args),
+        JobCommand::Restart(args) => restart::run(args),
         JobCommand::Resize(args) => resize::run(args),
         JobCommand::Kill(args) => kill(args),
         JobCommand::Delete(args) => delete(args),

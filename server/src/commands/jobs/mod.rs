@@ -6,6 +6,7 @@ pub(crate) mod job;
 pub(super) mod list;
 pub(super) mod named_job;
 mod resize;
+mod restart;
 mod submission;
 pub(super) mod version_list;
 pub(super) mod versions;

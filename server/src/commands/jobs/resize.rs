@@ -44,7 +44,7 @@ pub(super) fn run(args: &ResizeArgs) -> Result<(), CommandError> {
             ("has no task left, and so has ended: `omega job apply` starts it again", None)
         }
         (Some(job), Some(before)) if before == args.count => {
-            ("has this many tasks already", Some(unchanged(before, unreplaced(&job))))
+            ("has this many tasks already", Some(unchanged(&args.name, before, unreplaced(&job))))
         }
         (_, Some(before)) => {
             let to = plural(args.count.into(), "task");
@@ -72,18 +72,18 @@ fn count(job: &Job, group: &Option<String>) -> Option<u32> {
 }
 
 /// Text for a group that has `count` tasks already, of a job of which tasks have failed.
-fn unchanged(count: u32, failed: u32) -> String {
+fn unchanged(name: &str, count: u32, failed: u32) -> String {
     let has = format!("already has {}", plural(count.into(), "task"));
-    if failed == 0 { has } else { format!("{has}; {}", failures(failed)) }
+    if failed == 0 { has } else { format!("{has}; {}", failures(name, failed)) }
 }
 
 /// Remark on tasks of a service that have failed and are not replaced.
-pub(super) fn failures(failed: u32) -> String {
+pub(super) fn failures(name: &str, failed: u32) -> String {
     let (has, them) = if failed == 1 { ("has", "it") } else { ("have", "them") };
     format!(
-        "{} {has} failed for good: to replace {them}, change the group, such as its env, and use \
-         omega job apply",
-        plural(failed.into(), "task")
+        "{} {has} failed for good: to replace {them}, use omega job restart {}",
+        plural(failed.into(), "task"),
+        clean_name(name)
     )
 }
 
@@ -114,7 +114,9 @@ mod tests {
         // The first has replaced its failed tasks by an update.
         let statuses = [status(5, 2), status(4, 1), status(4, 0), status(2, 7)];
         assert_eq!(statuses.map(|status| unreplaced(&status)), [0, 1, 0, 3]);
-        assert_eq!(unchanged(3, 0), "already has 3 tasks");
-        assert!(unchanged(3, 1).starts_with("already has 3 tasks; 1 task has failed for good: to"));
+        assert_eq!(unchanged("web", 3, 0), "already has 3 tasks");
+        let text = unchanged("web", 3, 1);
+        assert!(text.starts_with("already has 3 tasks; 1 task has failed for good: to"), "{text}");
+        assert!(text.ends_with("omega job restart web"), "{text}");
     }
 }

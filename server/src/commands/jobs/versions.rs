@@ -8,6 +8,7 @@ use crate::commands::show::{self, Align, columns};
 use crate::commands::{CommandArgs, CommandError, NameArgs, events};
 use clap::Args;
 use omega_client::convert::Malformed;
+use omega_client::restart;
 use omega_core::{Job, JobKind, Kinds};
 use serde::Serialize;
 
@@ -108,6 +109,9 @@ fn table(shapes: &[VersionShape]) -> String {
             (0, _) => "as submitted".to_owned(),
             _ if Some(shape.version) == oldest => "the oldest version kept".to_owned(),
             (_, None) => shape.difference.summary(),
+            (_, Some(of)) if shape.difference.is_restart() => {
+                format!("restarted with the content of version {of}")
+            }
             (_, Some(of)) => format!("content of version {of}: {}", shape.difference.summary()),
         };
         let is_current = Some(shape.version) == current;
@@ -146,7 +150,7 @@ pub(crate) fn rollback(args: &RollbackArgs) -> Result<(), CommandError> {
         );
         return Err(CommandError::Field { place: "--to".to_owned(), why });
     };
-    let job = restored(&found.job, &present.job);
+    let job = restored(&found.job, present);
     let unchanged = job == present.job;
     let version = if unchanged { present.number } else { update(&caller, &job, present.number)? };
     let difference = Difference::of(&caller.kinds()?, Some(&present.job), &job);
@@ -157,12 +161,17 @@ pub(crate) fn rollback(args: &RollbackArgs) -> Result<(), CommandError> {
 }
 
 /// The description after a rollback: that of the earlier version, with the present counts. If a user chooses a version
-/// that differs only in its counts, it gets these.
-fn restored(earlier: &Job, present: &Job) -> Job {
-    if earlier.equals_but_counts(present) {
-        earlier.clone()
+/// that differs only in its counts, it gets these. Unchanged groups are not restarted. If the programs are equal, a
+/// restart that is not complete is taken back.
+fn restored(earlier: &Job, present: &Version) -> Job {
+    let is_complete = present.result == Some("complete");
+    let present = &present.job;
+    if !restart::has_equal_programs(earlier, present) {
+        restart::without_restart(&earlier.with_counts_of(present), present)
+    } else if is_complete {
+        restart::without_restart(earlier, present)
     } else {
-        earlier.with_counts_of(present)
+        earlier.clone()
     }
 }
 
@@ -223,11 +232,30 @@ mod tests {
         all[2].job.groups[0].count = 6;
         let found = default_version(&all).expect("there is another one");
         assert_eq!(found.number, 0, "version 1 differs only in its count");
-        let job = restored(&found.job, &all[2].job);
+        let job = restored(&found.job, &all[2]);
         assert_eq!((job.groups[0].count, &job.groups[0].request), (6, &Amounts::new([1])));
-        assert_eq!(restored(&all[1].job, &all[2].job), all[1].job, "it was chosen for its count");
+        assert_eq!(restored(&all[1].job, &all[2]), all[1].job, "it was chosen for its count");
         all[2].job.groups[0].name = "other".into();
-        assert_eq!(restored(&all[0].job, &all[2].job), all[0].job);
+        assert_eq!(restored(&all[0].job, &all[2]), all[0].job);
+    }
+
+    #[test]
+    fn restarts_are_no_content() {
+        let mut all = versions(&[1, 2, 2, 3, 3]);
+        all[2].job = restart::restarted(&all[1].job, 5);
+        all[4].job = restart::restarted(&all[3].job, 7);
+        let found = default_version(&all).expect("there is another one");
+        assert_eq!(found.number, 2);
+        assert_eq!(restored(&all[3].job, &all[4]), all[4].job, "nothing would change");
+        assert_eq!(restored(&found.job, &all[4]), all[2].job);
+        let shapes = shapes(&Kinds::standard(), &all);
+        let table = table(&shapes);
+        let lines: Vec<&str> = table.lines().collect();
+        assert!(lines[5].ends_with("restarted with the content of version 3"), "{table}");
+        assert_eq!(shapes[4].difference.lines(), "  group main: 2 tasks, all restarted\n");
+        all[4].result = Some("failed");
+        assert_eq!(default_version(&all).map(|found| found.number), Some(2));
+        assert_eq!(restored(&all[3].job, &all[4]), all[3].job, "the earlier tasks stay");
     }
 
     #[test]

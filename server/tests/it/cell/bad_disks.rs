@@ -74,7 +74,12 @@ fn a_full_disk_is_told_and_what_was_answered_is_kept() {
     // The server still runs, and answers reads.
     let mut cells = CellServiceClient::new(channel.clone());
     let response = runtime.block_on(cells.describe_cell(proto::DescribeCellRequest {}));
-    assert!(response.unwrap().into_inner().jobs >= kept);
+    let response = response.unwrap().into_inner();
+    assert!(response.jobs >= kept);
+    assert!(response.members.unwrap().all[0].disk_full);
+    let cell = format!("--cell=127.0.0.1:{port}");
+    let listed = run_omega(dir.path(), &["member", "list", &cell]).stdout;
+    assert!(listed.contains(" full "), "{listed}");
     std::fs::remove_file(ballast).unwrap();
     insist(|| submit(&runtime, &channel, "after".to_owned()));
     kept += 1;
@@ -109,7 +114,7 @@ fn a_disk_that_may_only_be_read_is_told_in_one_line() {
             dir.path(),
             &["serve", &format!("--dir={folder}"), &format!("--listen=127.0.0.1:{port}")],
         );
-        assert_eq!(output.code, Some(2), "{folder}: {}", output.stderr);
+        assert_eq!(output.code, Some(74), "{folder}: {}", output.stderr);
         assert_eq!(output.stderr.lines().count(), 1, "{}", output.stderr);
         assert!(output.stderr.contains("ead-only"), "{}", output.stderr);
     }

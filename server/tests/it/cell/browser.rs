@@ -64,6 +64,10 @@ fn a_browser_shows_the_cell() {
     check("#/jobs", &[">wide</a>", &escaped]);
     check("#/job/wide", &["Why 2 tasks are pending", "what would help", "cpu 9"]);
     check("#/job/%3Cscript%3Ealert(1)", &[&escaped, "&lt;i&gt;nobody"]);
+    let command = "\"/bin/&lt;b&gt;bold&lt;/b&gt;\" --one \"two words\" \"line\\n\\u{202e}break\"";
+    let restarts = "3 times on its machine, after 2 s or longer, then placed again 2 times";
+    let image = "\"&lt;i&gt;image&lt;/i&gt;\"";
+    check("#/job/%3Cscript%3Ealert(1)", &[command, restarts, image]);
     check("#/job/gone", &["there is no job \"gone\""]);
     check("#/jobs?state=bogus", &["<p class=\"bad\">no such state: bogus"]);
     check("#/machines?state=bogus", &["<p class=\"bad\">no such state: bogus"]);

@@ -176,22 +176,28 @@ fn a_replica_that_has_moved_is_reached_at_its_new_address() {
     let address = format!("127.0.0.1:{}", cell.peers[4]);
     cell.operate(&format!("member update {moved} {address}"));
     assert_eq!(cell.await_contact(moved as u64)["peer_address"], address.as_str());
-    // An address that is in use and an invalid address are rejected.
+    // Wrong addresses are rejected, by whichever replica the command is sent to.
     let refused = |arguments: &str, why: &str| {
         let keys = "--tls-ca certs/ca.pem --tls-cert certs/operator-ann.pem --tls-key certs/operator-ann.key";
-        let at = cell.clients[cell.leader() - 1];
-        let line = format!("member update {arguments} --cell 127.0.0.1:{at} {keys}");
-        let output = run_omega(cell.dir.path(), &line.split_whitespace().collect::<Vec<_>>());
-        assert!(output.code != Some(0) && output.stderr.contains(why), "{line}: {}", output.stderr);
+        for at in &cell.clients[..3] {
+            let line = format!("member update {arguments} --cell 127.0.0.1:{at} {keys}");
+            let output = run_omega(cell.dir.path(), &line.split_whitespace().collect::<Vec<_>>());
+            let is_refused = output.code != Some(0) && output.stderr.contains(why);
+            assert!(is_refused, "{line}: {}", output.stderr);
+        }
     };
     let other = moved % 3 + 1;
+    let gone = (1..=3).find(|id| *id != moved && *id != other).unwrap();
     let unused = format!("127.0.0.1:{}", ports(1)[0]);
     refused(&format!("{other} {unused}"), "cannot be reached at");
+    let of_another = format!("127.0.0.1:{}", cell.peers[gone - 1]);
+    refused(&format!("{other} {of_another}"), "the frame's receiver is");
+    let for_clients = format!("127.0.0.1:{}", cell.clients[other - 1]);
+    refused(&format!("{other} {for_clients}"), "not that of a listener for peers");
     refused(&format!("{other} {address}"), "give each replica its own");
     refused(&format!("{other} nowhere"), "must be host:port");
     refused("9 127.0.0.1:9", "is not a replica of this cell");
     // The moved replica and the other one are a majority.
-    let gone = (1..=3).find(|id| *id != moved && *id != other).unwrap();
     replicas[gone - 1] = None;
     cell.operate("job submit second --count 1");
 }

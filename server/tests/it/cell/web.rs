@@ -40,6 +40,13 @@ scheduler = "<i>nobody</i>"
 [[group]]
 count = 3
 request = { cpu = 1 }
+restarts = 2
+[group.run]
+command = "/bin/<b>bold</b>"
+args = ["--one", "two words", "line\n\u202ebreak"]
+env = { SECRET = "is-not-shown" }
+image = "<i>image</i>"
+restart = { attempts = 3, delay = "2s" }
 "#;
 
 /// A transaction that is accepted, and one that is not.
@@ -126,9 +133,20 @@ fn the_data_is_that_of_the_cell() {
     assert_eq!(machine["machine"]["resources"]["cpu"]["claimable"], 4000);
     let hostile = json(port, &format!("/api/v1/machine?name={}", quoted(HOSTILE)));
     assert_eq!(hostile["machine"]["name"], HOSTILE);
+    let hostile = get(port, &format!("/api/v1/job?name={}", quoted(HOSTILE)));
+    assert!(!format!("{hostile:?}").contains("is-not-shown"), "{hostile:?}");
+    let hostile = hostile.json();
+    let hostile = &hostile["groups"][0];
+    let program = &hostile["program"];
+    assert_eq!((&program["image"], &hostile["restarts"]), (&"<i>image</i>".into(), &2.into()));
+    assert_eq!((&program["args"][1], &program["cut"]), (&"two words".into(), &false.into()));
+    assert_eq!(program["restart"]["delay_ms"], 2000);
 
     let job = json(port, "/api/v1/job?name=wide");
-    assert_eq!(job["job"]["tasks"]["pending"], 2);
+    assert_eq!(
+        (&job["job"]["tasks"]["pending"], &job["groups"][0]["program"]),
+        (&2.into(), &Value::Null)
+    );
     assert_eq!((&job["job"]["version"], &job["job"]["update"]), (&0.into(), &Value::Null));
     assert_eq!(
         (&job["groups"][0]["current"], &job["groups"][0]["failures"]),
@@ -456,6 +474,21 @@ fn with_certificates_the_page_is_for_those_who_may_look() {
     }
     assert_eq!(get(None, "/healthz").status, 200);
     assert_eq!(get(None, "/readyz").status, 200);
+    // Like the calls of the API, the page shows programs to operators, and not to readers of all tenants.
+    let address = format!("127.0.0.1:{}", all[0]);
+    let flags = ["--tls-ca=certs/ca.pem", "--tls-cert=certs/operator-ann.pem"];
+    let flags =
+        [&flags[..], &["--tls-key=certs/operator-ann.key", "--cell", address.as_str()]].concat();
+    let line = [&["job", "submit", "web"][..], &flags, &["--", "/bin/secret"]].concat();
+    let submitted = run_omega(dir.path(), &line);
+    assert_eq!(submitted.code, Some(0), "{}", submitted.stderr);
+    for (whom, is_shown) in
+        [("reader/eve", false), ("operator/ann", true), ("scheduler/web", false)]
+    {
+        let job = get(Some(whom), "/api/v1/job?name=web").json();
+        let command = &job["groups"][0]["program"]["command"];
+        assert_eq!(*command == "/bin/secret", is_shown, "{whom}: {job}");
+    }
     let audit = std::fs::read_to_string(dir.path().join("audit")).unwrap();
     assert!(audit.contains("omega://test/agent/m0") && audit.contains("DENIED"), "{audit}");
 }

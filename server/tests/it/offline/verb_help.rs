@@ -20,6 +20,7 @@ const VERBS: &[&str] = &[
     "job apply",
     "job versions",
     "job rollback",
+    "job restart",
     "job watch",
     "job history",
     "job explain",

@@ -59,7 +59,7 @@ fn an_error_in_a_file_of_several_jobs_names_the_job() {
         ("batch.toml", &TWO.replace("CPU", "1").replace("\nkind = \"service\"", "")),
     ]);
     let why = cell.fails(2, "job apply -f unit.toml");
-    assert!(why.contains("unit.toml: job \"web\": group[0].request.cpu: \"4GiB\""), "{why}");
+    assert!(why.contains("unit.toml:9: job \"web\": group[0].request.cpu: \"4GiB\""), "{why}");
     let why = cell.fails(1, "job apply -f many.toml");
     assert!(why.starts_with("omega: job ") && why.matches("web").count() == 1, "{why}");
     cell.ok("job apply -f two.toml");

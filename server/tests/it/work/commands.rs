@@ -300,7 +300,8 @@ fn a_replica_of_one_tells_of_itself() {
     let output = run_omega_at(dir.path(), &address, "member list");
     assert_eq!(
         output.stdout,
-        "REPLICA  ROLE   LEADER  LAST CONTACT  ADDRESS\nr1       voter  yes     now           -\n",
+        "REPLICA  ROLE   LEADER  LAST CONTACT  DISK  ADDRESS\n\
+         r1       voter  yes     now           ok    -\n",
         "{}",
         output.stderr
     );
@@ -310,7 +311,8 @@ fn a_replica_of_one_tells_of_itself() {
     let output = run_omega_at(dir.path(), &address, "member remove 2");
     assert_eq!(
         output.stdout,
-        "REPLICA  ROLE   LEADER  LAST CONTACT  ADDRESS\nr1       voter  yes     now           -\n",
+        "REPLICA  ROLE   LEADER  LAST CONTACT  DISK  ADDRESS\n\
+         r1       voter  yes     now           ok    -\n",
         "{}",
         output.stderr
     );
@@ -402,7 +404,7 @@ fn what_is_wrong_is_told_in_one_line_before_anything_is_sent() {
             "must contain {n}, so that each of the 2 machines gets \
              its own name",
         ),
-        ("machine add -f taint.toml", "machine[0].taints[0]: \"k\" must be"),
+        ("machine add -f taint.toml", "taint.toml:4: machine[0].taints[0]: \"k\" must be"),
         ("task list", "--job <NAME>"),
         ("task logs web -o json", "--output: the output of tasks is printed as it is"),
         ("quota set team", "no limit is given"),

@@ -374,13 +374,16 @@ fn a_service_that_ends_has_failed() {
 fn a_fault_of_the_machine_does_not_fail_a_task() {
     let cell = Cell::new(&[]);
     let _agent = cell.agent("one");
-    // A file is in the place of the first task's folder.
-    let folder = cell.served.path().join("one/tasks/0-0");
-    std::fs::write(&folder, "").unwrap();
+    // A file is in the place of the folder of all tasks.
+    let folder = cell.served.path().join("one");
+    let (tasks, away) = (folder.join("tasks"), folder.join("away"));
+    std::fs::rename(&tasks, &away).unwrap();
+    std::fs::write(&tasks, "").unwrap();
     cell.served.ok("job submit sum --cpu 1 -- /bin/true");
     until(|| cell.served.ok("job history sum").contains("lost"));
     assert_eq!(cell.tasks("sum", "failed"), 0);
-    std::fs::remove_file(folder).unwrap();
+    std::fs::remove_file(&tasks).unwrap();
+    std::fs::rename(away, tasks).unwrap();
     until(|| cell.tasks("sum", "finished") == 1);
 }
 

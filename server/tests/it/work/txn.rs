@@ -253,9 +253,13 @@ fn what_cannot_be_is_told_in_one_line() {
     ]);
     let cases = [
         (2, "txn commit", "--file <FILE>"),
-        (2, "txn commit -f task.toml", "task.toml: releases[0]: \"web\" must be the name of a job"),
+        (
+            2,
+            "txn commit -f task.toml",
+            "task.toml:1: releases[0]: \"web\" must be the name of a job",
+        ),
         (2, "txn commit -f field.toml", "field.toml:1:1: evict: unknown field `evict`"),
-        (2, "txn commit -f seen.toml", "seen.toml: claim[0].seen: is missing"),
+        (2, "txn commit -f seen.toml", "seen.toml:2: claim[0].seen: is missing"),
         (2, "txn get web", "such as default-0:17"),
         (2, "txn get :3", "such as default-0:17"),
         (1, "txn commit -f job.toml", "there is no job \"nobody\""),

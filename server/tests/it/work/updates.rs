@@ -276,6 +276,52 @@ run = { command = "/bin/sleep", args = ["1000"] }
 "#;
 
 #[test]
+fn a_restarted_service_has_new_tasks_and_the_same_file() {
+    let cell = Cell::new(&[("jobs.toml", SLEEPERS)]);
+    let _agents = [cell.agent("one"), cell.agent("two")];
+    cell.served.ok("job apply -f jobs.toml");
+    until(|| cell.tasks("up", "running") == 3 && cell.tasks("each", "running") == 2);
+    let file = cell.served.ok("job get up -o toml");
+    let tasks = || -> Vec<String> {
+        let listed = cell.served.json("task list --job up --state running");
+        let tasks = listed["items"].as_array().cloned().unwrap_or_default();
+        tasks.iter().filter_map(|task| Some(task["task"].as_str()?.to_owned())).collect()
+    };
+    let before = tasks();
+    let response = cell.served.ok("job restart up --wait");
+    assert_eq!(response, "job up restarts as version 1: 3 tasks\n");
+    let after = tasks();
+    assert_eq!((before.len(), after.len()), (3, 3));
+    assert!(after.iter().all(|task| !before.contains(task)), "{after:?}");
+    let versions = cell.served.ok("job versions up");
+    assert!(versions.contains("restarted with the content of version 0"), "{versions}");
+
+    // The label of the restart is no content: neither a file nor a user's change removes it.
+    assert_eq!(cell.served.ok("job get up -o toml"), file);
+    std::fs::write(cell.served.path().join("up.toml"), &file).unwrap();
+    assert_eq!(cell.served.ok("job apply -f up.toml"), "job up is unchanged\n");
+    assert_eq!(cell.served.ok("job submit -f up.toml"), "job up is submitted: 3 tasks\n");
+    let fewer = file.replace("count = 3", "count = 2");
+    std::fs::write(cell.served.path().join("up.toml"), fewer).unwrap();
+    let response = cell.served.ok("job apply -f up.toml --wait");
+    assert!(response.ends_with("group main: resized, 3 to 2 tasks\n"), "{response}");
+    assert!(tasks().iter().all(|task| after.contains(task)), "none was restarted");
+    let rollback = cell.served.run_omega("job rollback up");
+    assert_eq!(rollback.code, Some(2), "{}", rollback.stdout);
+    assert!(rollback.stderr.contains("no earlier version that worked"), "{}", rollback.stderr);
+
+    cell.served.ok("job restart each --wait");
+    assert_eq!(cell.tasks("each", "running"), 2);
+    let why = cell.served.run_omega("job restart batch");
+    assert_eq!(why.code, Some(1), "{}", why.stdout);
+    assert!(why.stderr.contains("`omega job delete batch`"), "{}", why.stderr);
+    for job in ["up", "each", "batch"] {
+        cell.served.ok(&format!("job delete {job}"));
+    }
+    cell.nothing_is_left();
+}
+
+#[test]
 fn a_machine_is_emptied_and_new_ones_get_their_tasks() {
     let cell = Cell::new(&[("jobs.toml", SLEEPERS)]);
     let mut agents = vec![cell.agent("one"), cell.agent("two")];

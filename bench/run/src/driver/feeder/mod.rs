@@ -287,6 +287,11 @@ impl Feeder {
         while self.samples.is_due(self.agenda.now_ms()) {
             self.sample(clock);
         }
+        if self.agenda.expires() {
+            // The cell's time advances before the changes of this time, so they do not count as earlier ones.
+            let now_ms = self.agenda.now_ms();
+            self.send(vec![(Purpose::Expire, Command::Expire { now_ms })])?;
+        }
         self.rebalance(at_ms)?;
         let mut ended = Vec::new();
         while let Some(tasks) = self.agenda.ended(at_ms) {
@@ -303,12 +308,7 @@ impl Feeder {
             (Purpose::Submit(name), feeder.submission(arrival))
         };
         let arrived = self.agenda.arrived(at_ms);
-        let mut queued: Vec<QueuedCommand> =
-            arrived.into_iter().map(|arrival| submit(self, arrival)).collect();
-        if self.agenda.expires() {
-            let now_ms = self.agenda.now_ms();
-            queued.push((Purpose::Expire, Command::Expire { now_ms }));
-        }
+        let queued = arrived.into_iter().map(|arrival| submit(self, arrival)).collect();
         self.send(queued)?;
         self.note_version();
         Ok(())
@@ -444,4 +444,35 @@ fn register(cell: &RunCell, machines: Vec<Machine>) -> Result<Vec<MachineId>, Ru
         Err(why) => Err(RunError::Machine { name, why }),
     };
     names.into_iter().zip(answers).map(registered).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use omega_core::{Amounts, Job, Kinds, TaskGroup};
+    use omega_workload::RunTime;
+    use omega_workload::synth::{SynthOptions, synthesize};
+
+    #[test]
+    fn a_task_that_ends_with_a_minute_ends_at_the_time_of_that_minute() {
+        let job = Job::batch("job", TaskGroup::new(1, Amounts::new([1000])));
+        let job = Job { scheduler: "batch".into(), deadline_ms: Some(59_999), ..job };
+        let run = RunTime::Same(60_000);
+        let later = Job::batch("later", TaskGroup::new(1, Amounts::new([1000])));
+        let at_ms = 120_000;
+        let later = Arrival { at_ms, placed: Vec::new(), run: run.clone(), job: later };
+        let small = SynthOptions { machines: 20, seed: 1, span_hours: 1, utilisation_percent: 30 };
+        let workload = Workload {
+            machines: vec![Machine::new("m", Amounts::new([1000]))],
+            arrivals: vec![Arrival { at_ms: 0, placed: vec![(0, 0)], run, job }, later],
+            ..synthesize(&small)
+        };
+        let cell = RunCell::memory(Cell::new(Kinds::standard()));
+        let options = RunOptions::default();
+        let mut feeder = Feeder::new(cell.clone(), workload, &options).unwrap();
+        feeder.advance(60_000, &RunClock::start(Pace::Fastest)).unwrap();
+        assert_eq!(feeder.counts.finished, 1);
+        let counts = cell.read(Cell::deadline_counts);
+        assert_eq!((counts.in_time, counts.late, counts.late_ms), (0, 1, 1));
+    }
 }

@@ -6,9 +6,11 @@
 use super::file::Point;
 use super::shard::Shard;
 use crate::command::SimError;
+use crate::command::folder::{prepare_report, try_write};
 use crate::scenario::Report;
 use omega_workload::LoadError;
 use serde::{Deserialize, Serialize};
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 /// Stored result of a point.
@@ -81,10 +83,33 @@ impl Folder {
         Ok(())
     }
 
+    /// Checks, before hours of runs, that the file of a point can be written, and those of the results, unless a later
+    /// merge of shards will write the results.
+    pub(super) fn prepare(
+        &self,
+        point: Option<usize>,
+        shard: Option<Shard>,
+    ) -> Result<(), SimError> {
+        let results = ["results.csv", "results.parquet"].map(str::to_owned);
+        let results = results.into_iter().filter(|_| shard.is_none());
+        for name in point.map(file_name).into_iter().chain(results) {
+            let file = self.dir.join(&name);
+            let is_folder = || io::Error::from(ErrorKind::IsADirectory);
+            let can = if file.is_dir() { Err(is_folder()) } else { try_write(&self.part(&name)) };
+            can.map_err(|why| failed(&file, &why))?;
+        }
+        if shard.is_none() { prepare_report(&self.dir) } else { Ok(()) }
+    }
+
+    /// Path of an incomplete file.
+    fn part(&self, name: &str) -> PathBuf {
+        self.dir.join(format!("{name}.{}", self.part))
+    }
+
     /// Writes a file of the folder. Returns its path.
     pub(super) fn write(&self, name: &str, content: &[u8]) -> Result<PathBuf, SimError> {
         let file = self.dir.join(name);
-        let part = self.dir.join(format!("{name}.{}", self.part));
+        let part = self.part(name);
         let written = std::fs::write(&part, content).and_then(|()| std::fs::rename(&part, &file));
         written.map_err(|why| failed(&file, &why))?;
         Ok(file)

@@ -21,6 +21,7 @@ mod table;
 
 use super::SimError;
 use super::folder::write_report;
+use super::streams::stdout;
 use crate::scenario::simulate;
 use crate::sheet::Output;
 use clap::Args;
@@ -78,7 +79,7 @@ pub(super) fn run(args: &SweepArgs) -> Result<ExitCode, SimError> {
     let is_mine = |number: &usize| args.shard.is_none_or(|shard| shard.has(*number));
     let mine: Vec<(usize, Point)> =
         points.into_iter().enumerate().filter(|(number, _)| is_mine(number)).collect();
-    let (done, there) = run_points(&folder, &sweep, &mine)?;
+    let (done, there) = run_points(&folder, args.shard, &sweep, &mine)?;
     let all = plural(done.len() as u64, "point");
     let what = match args.shard {
         Some(shard) => format!("{}: shard {shard}", folder.dir().display()),
@@ -90,13 +91,14 @@ pub(super) fn run(args: &SweepArgs) -> Result<ExitCode, SimError> {
 
 /// Prints a line.
 fn told(line: String) -> std::io::Result<()> {
-    writeln!(std::io::stdout().lock(), "{line}")
+    writeln!(stdout(), "{line}")
 }
 
 /// Runs the points that the folder does not have yet. Returns all points in order, and the number of points that the
 /// folder already had.
 fn run_points(
     folder: &Folder,
+    shard: Option<Shard>,
     sweep: &SweepFile,
     points: &[(usize, Point)],
 ) -> Result<(Vec<Done>, usize), SimError> {
@@ -104,6 +106,7 @@ fn run_points(
         points.iter().map(|(number, point)| folder.kept(*number, point)).collect();
     let there = kept.iter().flatten().count();
     let missing = points.iter().zip(&kept).filter(|(_, kept)| kept.is_none());
+    folder.prepare(missing.clone().next().map(|((number, _), _)| *number), shard)?;
     let workloads = workloads(&sweep.input, missing.map(|((_, point), _)| point))?;
     let progress = Progress::new(points.len(), there);
     let each = kept.into_par_iter().zip(points);

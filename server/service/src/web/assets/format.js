@@ -27,6 +27,13 @@ export function amount(unit, value) {
   return count(value);
 }
 
+/** A command line, with quotes and escapes where a word has other characters than usual. */
+export function commandLine(words) {
+  const escape = (character) => `\\u{${character.codePointAt(0).toString(16)}}`;
+  const quoted = (word) => (/^[\w%+,./:=@-]+$/.test(word) ? word : JSON.stringify(word));
+  return words.map((word) => quoted(word).replace(/[\p{Cc}\p{Cf}\u2028\u2029]/gu, escape)).join(" ");
+}
+
 /** A share in percent; null if the whole is 0. */
 export function percent(part, whole) {
   return whole > 0 ? Math.round((part / whole) * 100) : null;

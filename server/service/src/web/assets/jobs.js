@@ -4,7 +4,7 @@ import { ask } from "./api.js";
 import { device, el, link, table } from "./dom.js";
 import { events } from "./events.js";
 import { explanation } from "./explain.js";
-import { amount, count, plural, time } from "./format.js";
+import { amount, commandLine, count, plural, time } from "./format.js";
 import { pages } from "./pages.js";
 import { patch } from "./patch.js";
 import { taskTable } from "./tasks.js";
@@ -39,6 +39,27 @@ function version(job) {
   if (job.version === 0) return "0, never updated";
   const results = { complete: "its update is complete", failed: "its update failed" };
   return `${job.version}, ${results[job.update] ?? "its update is under way"}`;
+}
+
+/** The number of times that a failed program or task starts again. */
+function restarts({ program, restarts: again }) {
+  const { attempts, delay_ms: delay } = program.restart;
+  const here = attempts > 0 && `${plural(attempts, "time")} on its machine, after ${time(Math.max(delay, 100))} or longer`;
+  const elsewhere = again > 0 && (again > 65535 ? "then placed again without limit" : `then placed again ${plural(again, "time")}`);
+  return [here, here ? elsewhere : elsewhere && elsewhere.replace("then ", "")].filter(Boolean).join(", ") || "never";
+}
+
+/** The programs of the groups that have one. */
+function programs(groups) {
+  const rows = groups.filter(({ program }) => program);
+  if (rows.length === 0) return "";
+  const line = ({ command, args, cut }) => commandLine([...(command ? [command] : []), ...args]) + (cut ? " …" : "");
+  return device("Programs", table(null, [
+    { name: "group", head: true, of: (row) => row.name },
+    { name: "image", of: ({ program }) => (program.image === null ? "–" : commandLine([program.image])) },
+    { name: "command", of: ({ program }) => el("code", {}, line(program) || "the image's entry point") },
+    { name: "restarts after failures", of: restarts },
+  ], rows));
 }
 
 /** The page of one job. */
@@ -86,6 +107,7 @@ export function job(name) {
           ...byState,
           { name: "requeued", number: true, of: (row) => count(row.failures) },
         ], told.groups)),
+        programs(told.groups),
         device("Tasks", taskTable(told.tasks, { job: false }), told.next_page ? el("p", { class: "quiet" }, `only the first ${told.tasks.length}; \`omega task list --job\` has all`) : ""),
         happened);
     },

@@ -5,6 +5,7 @@ use crate::commands::CommandError;
 use crate::commands::files::moment::Moment;
 use crate::commands::files::rules_file::{RuleFile, implied};
 use crate::commands::files::time_file::TimeFile;
+use omega_client::restart::RESTARTED_AT;
 use omega_core::{
     Amounts, CorePlace, DeviceRequest, Job, JobKind, KindId, Kinds, OptionalResources, Preemption,
     TaskGroup, TaskRule, Text, Unit,
@@ -95,6 +96,7 @@ impl GroupFile {
             labels: group
                 .labels
                 .iter()
+                .filter(|(key, _)| ***key != *RESTARTED_AT)
                 .map(|(key, value)| (key.to_string(), value.to_string()))
                 .collect(),
             restarts: group.restarts,
@@ -231,6 +233,8 @@ mod tests {
         let first = job(ALL);
         let text = JobFile::written(&first, &kinds).unwrap().to_toml();
         assert_eq!(job(&text), first, "{text}");
+        let restarted = omega_client::restart::restarted(&first, 5);
+        assert_eq!(JobFile::written(&restarted, &kinds).unwrap().to_toml(), text);
         assert_eq!(first.deadline_ms, Some(1_764_000_000_250));
         assert!(text.contains("memory = \"2GiB\"") && text.contains("cpu = \"500m\""), "{text}");
         let json = serde_json::to_string(&JobFile::written(&first, &kinds).unwrap()).unwrap();

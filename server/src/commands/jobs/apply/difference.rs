@@ -2,6 +2,7 @@
 
 use crate::commands::files::job_file::JobFile;
 use crate::commands::show::clean_name;
+use omega_client::restart::RESTARTED_AT;
 use omega_core::{Groups, Job, Kinds, SharedGroup, TaskGroup};
 use omega_workload::words::plural;
 use serde::Serialize;
@@ -19,7 +20,7 @@ pub(in crate::commands) struct Difference {
 #[derive(Debug, Serialize)]
 pub(super) struct GroupChange {
     pub(super) group: String,
-    /// `added`, `removed`, `replaced`, `resized` or `kept`.
+    /// `added`, `removed`, `replaced`, `restarted`, `resized` or `kept`.
     pub(super) change: &'static str,
     /// Number of tasks before the change.
     pub(super) from: u32,
@@ -55,6 +56,14 @@ impl Difference {
         self.fields.is_empty() && self.groups.iter().all(is_size)
     }
 
+    /// Whether the update only restarts tasks.
+    pub(in crate::commands) fn is_restart(&self) -> bool {
+        let is = |change: &str| self.groups.iter().any(|group| group.change == change);
+        self.fields.is_empty()
+            && is("restarted")
+            && self.groups.iter().all(|group| matches!(group.change, "restarted" | "kept"))
+    }
+
     /// The groups of which only the number of tasks changes.
     pub(super) fn sizes(&self) -> impl Iterator<Item = &GroupChange> {
         self.groups.iter().filter(|change| change.change == "resized")
@@ -71,6 +80,8 @@ impl Difference {
                 "replaced" if from == to => Some(format!("{group}: {}", fields.join(", "))),
                 "replaced" => Some(format!("{group}: {}, {}", fields.join(", "), size(*from, *to))),
                 "resized" => Some(format!("{group}: {}", size(*from, *to))),
+                "restarted" if from == to => Some(format!("{group}: restarted")),
+                "restarted" => Some(format!("{group}: restarted, {}", size(*from, *to))),
                 _ => None,
             }
         };
@@ -98,6 +109,7 @@ fn line(change: &GroupChange) -> String {
         "removed" => format!("removed, {} to end", tasks(*from)),
         "replaced" => format!("{size}, all replaced: {}", fields.join(", ")),
         "resized" => format!("resized, {size}"),
+        "restarted" => format!("{size}, all restarted"),
         _ => format!("kept, {size}"),
     };
     format!("  group {group}: {what}\n")
@@ -127,6 +139,11 @@ fn change(
         (None, _) => "added",
         (_, None) => "removed",
         _ if !fields.is_empty() => "replaced",
+        (Some(before), Some(after))
+            if before.labels.get(RESTARTED_AT) != after.labels.get(RESTARTED_AT) =>
+        {
+            "restarted"
+        }
         _ if from != to => "resized",
         _ => "kept",
     };

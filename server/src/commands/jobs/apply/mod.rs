@@ -17,7 +17,7 @@ use clap::Args;
 use difference::GroupChange;
 use omega_cellstate::Cell;
 use omega_client::proto::job_service_client::JobServiceClient;
-use omega_client::{ErrorCode, proto};
+use omega_client::{ErrorCode, proto, restart};
 use omega_core::{Command, Job, JobKind, Kinds, Outcome, Rejection};
 use serde::Serialize;
 use std::path::PathBuf;
@@ -120,6 +120,8 @@ fn apply(
 ) -> Result<AppliedShape, CommandError> {
     let dry_run = extent == Extent::Checked;
     let existing = existing_job(caller, &job.name)?;
+    let updated = existing.as_ref().map(|old| restart::updated(job.clone(), &old.target));
+    let job = updated.as_ref().unwrap_or(job);
     let restarts = existing.as_ref().is_some_and(|existing| existing.is_ended_service(job));
     if dry_run || restarts {
         let target = existing.as_ref().map(|existing| &existing.target);
@@ -138,7 +140,8 @@ fn apply(
         return shape("created", 0, difference);
     };
     if restarts {
-        let version = if dry_run { existing.version + 1 } else { restart(caller, job, &existing)? };
+        let version =
+            if dry_run { existing.version + 1 } else { start_again(caller, job, &existing)? };
         return shape("restarted", version, difference);
     }
     if existing.target == *job {
@@ -195,7 +198,7 @@ fn existing_job(caller: &Caller, name: &str) -> Result<Option<ExistingJob>, Comm
 
 /// Starts an ended service again, and returns its version. The service keeps its versions, unless it was killed, or the
 /// cell cannot update it to the description.
-fn restart(caller: &Caller, job: &Job, existing: &ExistingJob) -> Result<u32, CommandError> {
+fn start_again(caller: &Caller, job: &Job, existing: &ExistingJob) -> Result<u32, CommandError> {
     match update(caller, job, existing.version) {
         Err(CommandError::Refused(error)) if error.code == ErrorCode::BadJob => {
             delete(caller, existing.id)?;
@@ -262,7 +265,7 @@ fn lines(shape: &AppliedShape) -> String {
             format!("job {name} had ended, and {is} started again: {size}\n")
         }
         _ if shape.failed > 0 => {
-            format!("job {name} is unchanged; {}\n", failures(shape.failed))
+            format!("job {name} is unchanged; {}\n", failures(&name, shape.failed))
         }
         _ => format!("job {name} is unchanged\n"),
     };

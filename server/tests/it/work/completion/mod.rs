@@ -85,7 +85,7 @@ fn each_verb_completes_the_names_of_its_objects() {
     for verb in ["get", "status", "delete", "history", "versions", "watch", "get -o json"] {
         assert_eq!(names(&cell, &format!("job {verb}"), ""), ["db", "web", "worker"], "{verb}");
     }
-    for verb in ["kill", "stop", "resize", "scale", "explain", "rollback"] {
+    for verb in ["kill", "stop", "resize", "scale", "explain", "rollback", "restart"] {
         assert_eq!(names(&cell, &format!("job {verb}"), "w"), ["web"], "{verb}");
     }
     for verb in ["get", "drain", "cordon", "resume", "uncordon", "remove"] {

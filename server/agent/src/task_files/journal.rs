@@ -6,9 +6,10 @@
 //! after many files were deleted.
 
 use crate::exit::Exit;
+use crate::task_files::files;
 use serde::{Deserialize, Serialize};
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::fs::File;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 /// Name of the journal in the folder of its task.
@@ -81,11 +82,7 @@ pub(crate) struct Journal {
 impl Journal {
     /// Reads the journal of a task.
     pub(crate) fn read(folder: &Path) -> Journal {
-        let mut bytes = Vec::new();
-        if let Ok(file) = File::open(folder.join(JOURNAL)) {
-            // If this fails, the complete lines before the failure count.
-            let _ = file.take(READ_BYTES).read_to_end(&mut bytes);
-        }
+        let bytes = files::read_start(&folder.join(JOURNAL), READ_BYTES).unwrap_or_default();
         let lines = bytes.split_inclusive(|byte| *byte == b'\n');
         let lines = lines.filter_map(|line| line.strip_suffix(b"\n"));
         let mut journal = Journal::default();
@@ -109,13 +106,9 @@ fn line(entry: &Entry) -> io::Result<Vec<u8>> {
     Ok(line)
 }
 
-fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().create(true).append(true).open(path)
-}
-
 /// Appends an entry to the journal of a task, for callers without a [`Writer`].
 pub(crate) fn append(folder: &Path, entry: &Entry) -> io::Result<()> {
-    open(&folder.join(JOURNAL))?.write_all(&line(entry)?)
+    files::append(&folder.join(JOURNAL))?.write_all(&line(entry)?)
 }
 
 /// A supervisor's journal.
@@ -127,6 +120,8 @@ pub(crate) struct Writer {
     length: u64,
     /// The first line, which a rewritten journal begins with.
     first: Vec<u8>,
+    /// The line with the last status, which a rewritten journal has too.
+    status: Vec<u8>,
     /// Whether a write has failed, so the file may end within a line.
     is_torn: bool,
 }
@@ -134,26 +129,32 @@ pub(crate) struct Writer {
 impl Writer {
     /// Creates the journal of a task.
     pub(crate) fn create(folder: &Path, process: SupervisorProcess) -> io::Result<Writer> {
-        let (folder, file) = (folder.to_owned(), open(&folder.join(JOURNAL))?);
+        let (folder, file) = (folder.to_owned(), files::append(&folder.join(JOURNAL))?);
         let first = line(&Entry::Supervisor(process))?;
-        let mut writer = Writer { folder, file, length: 0, first: first.clone(), is_torn: false };
+        let (first_line, status) = (first.clone(), Vec::new());
+        let mut writer =
+            Writer { folder, file, length: 0, first: first_line, status, is_torn: false };
         writer.write(&first)?;
         Ok(writer)
     }
 
-    /// Appends an entry. If the journal is full, it is replaced by one that contains only this entry and the process of
-    /// the supervisor.
+    /// Appends an entry. If the journal is full, it is replaced by one that contains only the process of the supervisor,
+    /// the last status, and this entry.
     pub(crate) fn append(&mut self, entry: &Entry) -> io::Result<()> {
         let line = line(entry)?;
+        let before = match entry {
+            Entry::Status(_) => {
+                self.status.clone_from(&line);
+                &[][..]
+            }
+            _ => &self.status,
+        };
         if self.length < REWRITE_BYTES {
             return self.write(&line);
         }
         // If this fails, the present journal stays in use.
-        let (unfinished, lines) =
-            (self.folder.join("journal.new"), [&*self.first, &*line].concat());
-        let mut file = File::create(&unfinished)?;
-        file.write_all(&lines)?;
-        fs::rename(unfinished, self.folder.join(JOURNAL))?;
+        let lines = [&*self.first, before, &*line].concat();
+        let file = files::replace(&self.folder.join(JOURNAL), &lines)?;
         (self.file, self.length, self.is_torn) = (file, lines.len() as u64, false);
         Ok(())
     }
@@ -172,6 +173,7 @@ impl Writer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     const PROCESS: SupervisorProcess = SupervisorProcess { pid: 7, start_ticks: 9 };
 
@@ -212,7 +214,7 @@ mod tests {
         writer.write(b"{\"ended\":").unwrap();
         writer.file = File::open("/dev/null").unwrap();
         writer.append(&Entry::Ended(Exit::Code(1))).unwrap_err();
-        writer.file = open(&folder.path().join(JOURNAL)).unwrap();
+        writer.file = files::append(&folder.path().join(JOURNAL)).unwrap();
         writer.append(&Entry::Ended(Exit::Code(2))).unwrap();
         assert_eq!(Journal::read(folder.path()).end, Some(Exit::Code(2)));
     }
@@ -221,11 +223,11 @@ mod tests {
     fn a_journal_that_cannot_be_rewritten_stays_in_use() {
         let folder = tempfile::tempdir().unwrap();
         let mut writer = Writer::create(folder.path(), PROCESS).unwrap();
-        // Simulates a full disk, on which the new file can be created, but not written.
-        std::os::unix::fs::symlink("/dev/full", folder.path().join("journal.new")).unwrap();
+        // Simulates a disk on which no file can be created.
+        let present = std::mem::replace(&mut writer.folder, folder.path().join("missing"));
         writer.length = REWRITE_BYTES;
         writer.append(&Entry::Ended(Exit::Code(1))).unwrap_err();
-        writer.length = 0;
+        (writer.folder, writer.length) = (present, 0);
         writer.append(&Entry::Ended(Exit::Code(2))).unwrap();
         assert_eq!(Journal::read(folder.path()).end, Some(Exit::Code(2)));
     }
