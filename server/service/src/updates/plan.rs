@@ -333,7 +333,10 @@ impl<'c> Plan<'c> {
         };
         let can_restore =
             |spec: &&Arc<Job>| !restart::has_equal_programs(spec, self.target) && !has_failed(spec);
-        let mut earlier = versions.iter().rev().skip(1).map(|version| &version.spec);
+        // Failed tasks of a failed restart are not replaced, so its own description is not restored.
+        let is_usable = |version: &&JobVersion| version.result != Some(UpdateResult::Failed);
+        let mut earlier =
+            versions.iter().rev().skip(1).filter(is_usable).map(|version| &version.spec);
         let restored = earlier.find(can_restore)?.with_counts_of(self.target);
         Some(Arc::new(restart::without_restart(&restored, self.target)))
     }

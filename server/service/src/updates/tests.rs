@@ -170,6 +170,24 @@ fn a_restart_that_fails_does_not_return_to_other_content() {
     );
 }
 
+/// The restart fails for a reason outside of the programs, which worked before and are the best that is known.
+#[test]
+fn a_failed_restart_does_not_count_against_its_programs() {
+    let mut world = World::new(restored(3, "one"));
+    world.settle();
+    world.update(|job| job.groups[0].run = Some(Arc::new(Run::new("two"))));
+    world.settle();
+    world.bad = "two";
+    restart(&mut world);
+    let name = world.cell.job(world.id).unwrap().groups[0].name.clone();
+    world.apply(Command::ResizeGroup { job: world.id, group: name, count: 4 });
+    assert_eq!(world.settle(), Next::Stopped, "it does not go back, although it was resized");
+    world.bad = "three";
+    world.update(|job| job.groups[0].run = Some(Arc::new(Run::new("three"))));
+    assert_eq!(world.settle(), Next::Settled);
+    assert_eq!(world.programs(), vec!["two"; 4], "the latest programs that worked");
+}
+
 #[test]
 fn an_update_that_moves_tasks_to_a_new_group_is_watched() {
     let mut world = World::new(restored(5, "one"));

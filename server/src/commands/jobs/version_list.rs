@@ -62,7 +62,8 @@ pub(in crate::commands) fn default_version(all: &[Version]) -> Option<&Version> 
         })
     };
     let is_other = |job: &Job| !is_same(job, &present.job);
-    earlier.iter().rev().find(|one| is_other(&one.job) && !has_failed(&one.job))
+    let is_usable = |one: &Version| is_other(&one.job) && !has_failed(&one.job);
+    earlier.iter().rev().find(|one| !one.has_failed() && is_usable(one))
 }
 
 /// The latest versions of a job, oldest first.
