@@ -3,4 +3,5 @@
 pub mod command;
 mod measure;
 pub mod oracle;
+mod print;
 mod replay;

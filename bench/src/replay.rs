@@ -1,6 +1,7 @@
 //! `omega-bench oracle`: replays files and prints differences.
 
 use crate::oracle::{self, FileReport};
+use crate::print::say;
 use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -35,8 +36,8 @@ pub(crate) fn replay(options: &Options) -> ExitCode {
 }
 
 fn print(file: &str, report: &FileReport) {
-    println!("{file}: {} cases, {} equal", report.cases, report.equal);
+    say!("{file}: {} cases, {} equal", report.cases, report.equal);
     for difference in &report.first {
-        println!("  {difference}");
+        say!("  {difference}");
     }
 }

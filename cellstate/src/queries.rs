@@ -240,6 +240,15 @@ impl Cell {
         self.tasks_from(job, 0)
     }
 
+    /// Whether the machine that a group of a job names, or the group's required affinity, permits a machine.
+    #[must_use]
+    pub fn group_selects(&self, job: JobId, group: usize, machine: MachineId) -> bool {
+        let job = self.jobs.get(job);
+        let Some(group) = job.and_then(|job| job.groups.get(group)) else { return false };
+        let mut sets = [group.need.machine, group.need.affinity].into_iter().flatten();
+        sets.all(|set| self.machine_index.sets.contains(set, machine.row()))
+    }
+
     /// The states of a job's tasks with this index or a higher index, in order.
     pub fn tasks_from(
         &self,

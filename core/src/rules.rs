@@ -4,6 +4,7 @@ use crate::machine::{Toleration, TopologyLevel};
 use crate::selector::{MachineSelector, TaskSelector};
 use crate::text::Text;
 use serde::{Deserialize, Serialize};
+use smallvec::{SmallVec, smallvec};
 
 /// Placement rules of a group: requirements and preferences.
 ///
@@ -103,6 +104,26 @@ pub enum TaskRule {
     /// leave this task in the domain without such a task. The selected tasks may still end, fail, be killed, or be lost
     /// with their machine.
     RuntimeAffinity(Near),
+}
+
+impl TaskRule {
+    /// The rule's selectors of tasks, each with its topology level.
+    #[must_use]
+    pub fn terms(&self) -> SmallVec<[(&TaskSelector, &TopologyLevel); 2]> {
+        match self {
+            TaskRule::AntiAffinity { from: tasks, level }
+            | TaskRule::MaxPerDomain { of: tasks, level, .. }
+            | TaskRule::MaxColocated { of: tasks, level, .. } => smallvec![(tasks, level)],
+            TaskRule::Affinity(terms) => {
+                terms.iter().map(|near| (&near.tasks, &near.level)).collect()
+            }
+            TaskRule::Prefer { near, .. } | TaskRule::RuntimeAffinity(near) => {
+                smallvec![(&near.tasks, &near.level)]
+            }
+            TaskRule::Spread(spread) => smallvec![(&spread.of, &spread.level)],
+            TaskRule::MaxShare { level, .. } => smallvec![(&TaskSelector::SameGroup, level)],
+        }
+    }
 }
 
 /// A selector of tasks, and a topology level.

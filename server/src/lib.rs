@@ -45,6 +45,8 @@ mod log;
 #[cfg(feature = "serve")]
 mod manual;
 #[cfg(feature = "serve")]
+mod open_files;
+#[cfg(feature = "serve")]
 mod peak_run;
 #[cfg(feature = "serve")]
 mod restore;

@@ -48,7 +48,7 @@ pub(crate) struct RunArgs {
 struct RebalancingArgs {
     /// Interval, in the workload's time, at which up to 1,000 running tasks move to better machines [default: tasks do
     /// not move].
-    #[arg(long, value_name = "TIME", value_parser = duration)]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = interval)]
     rebalance_every: Option<Duration>,
     /// File with the objectives of the moves; docs/rebalance.md describes it [default: the purpose balance].
     #[arg(long, value_name = "FILE.toml", requires = "rebalance_every")]
@@ -139,7 +139,8 @@ pub(crate) struct HowArgs {
     claims: u32,
     /// Time, at most 1s, by which a scheduler delays a commit if it has no other work, so that the commit can include
     /// jobs that arrive during the delay.
-    #[arg(long, value_name = "TIME", default_value = "0ms", value_parser = hold)]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, default_value = "0ms",
+          value_parser = hold)]
     hold: Duration,
     /// File with the schedulers' profiles; docs/profiles.md describes it [default: the built-in profiles].
     #[arg(long, value_name = "FILE.toml")]
@@ -205,6 +206,12 @@ pub(crate) fn hold(text: &str) -> Result<Duration, String> {
     if time > Duration::from_secs(1) { Err(format!("{text} must be at most 1s")) } else { Ok(time) }
 }
 
+/// Parses the interval of rebalancing, which counts in whole milliseconds.
+fn interval(text: &str) -> Result<Duration, String> {
+    let time = duration(text)?;
+    if time.as_millis() == 0 { Err(format!("{text} must be at least 1ms")) } else { Ok(time) }
+}
+
 fn speed(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(speed) if speed.is_finite() && speed > 0.0 => Ok(speed),
@@ -220,7 +227,7 @@ pub(crate) enum Error {
     #[error(transparent)]
     Profile(#[from] ProfileError),
     #[error(transparent)]
-    Input(#[from] InputError),
+    Input(InputError),
     #[error(
         "there is no job {job:?} in {input}: leave out the name to explain one job for each reason \
          why tasks are pending{}", of_served_cell(.job, .input)
@@ -248,6 +255,15 @@ fn of_served_cell(job: &str, input: &str) -> String {
         format!("; for a served cell: `omega job explain {}`", omega_core::text::shown(job))
     } else {
         String::new()
+    }
+}
+
+impl From<InputError> for Error {
+    fn from(error: InputError) -> Error {
+        match error {
+            InputError::Arguments(why) => Error::Arguments(why),
+            error => Error::Input(error),
+        }
     }
 }
 

@@ -42,8 +42,8 @@ pub(crate) const SERVED: [&str; 26] = [
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error(
-        "this build of omega has no {0}, because it only runs workloads: build the whole program \
-         with `cargo build --release --features serve`"
+        "this build of omega does not support {0}, because it only runs workloads: build the whole \
+         program with `cargo build --release --features serve`"
     )]
     NotBuilt(String),
     #[error("unrecognized subcommand '{0}'; see omega --help")]

@@ -77,7 +77,7 @@ pub trait DiskFile: fmt::Debug + Send + Sync {
     /// not fail for lack of space.
     ///
     /// # Errors
-    /// The disk fails or is full. After `StorageFull`, the file is unchanged.
+    /// The disk fails or is full. If it is full, the file is unchanged.
     fn allocate(&mut self, length: u64) -> io::Result<()>;
 
     /// Truncates the file to this length.
@@ -151,6 +151,11 @@ impl Disk for RealDisk {
         let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
         File::open(folder)?.sync_all()
     }
+}
+
+/// Whether an error means that the disk is full, or that a quota of its user is used up.
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// The folder that contains a file.

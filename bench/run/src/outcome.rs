@@ -88,7 +88,9 @@ pub(super) fn report(ended: FinishedRun, options: &RunOptions) -> RunReport {
 fn scheduler(name: &str, meter: &Meter, kinds: &Kinds) -> SchedulerReport {
     let mut reasons = meter.reasons.clone();
     reasons.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    let quantile = |q| meter.decision_ns.value_at_quantile(q) as f64 / 1000.0;
+    let has_decisions = !meter.decision_ns.is_empty();
+    let quantile =
+        |q| has_decisions.then(|| meter.decision_ns.value_at_quantile(q) as f64 / 1000.0);
     SchedulerReport {
         name: name.to_owned(),
         placements: meter.placements,

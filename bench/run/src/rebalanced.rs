@@ -7,7 +7,7 @@ use crate::report::rebalanced::{
     Applied, AppliedOn, FactLine, MoveLine, ReasonLine, RebalanceReport, StuckLine, TermLine,
 };
 use crate::{Progress, RunError, RunOptions, run_to_the_end};
-use omega_cellstate::{Cell, CellHandle, HandleError, View};
+use omega_cellstate::{BLOCK, Cell, CellHandle, HandleError, View};
 use omega_core::{Command, KindId, Kinds, MachineId, Outcome, TaskId, TopologyLevel};
 use omega_schedulers::explain::describe;
 use omega_schedulers::rebalance::objective::{MACHINE, MOVE, PAIR};
@@ -190,7 +190,7 @@ fn report(rebalancer: &mut Rebalancer, plan: &Plan, name: String) -> RebalanceRe
         terms: terms(plan, kinds),
         before: plan.before.total(&plan.objectives),
         after: plan.after.total(&plan.objectives),
-        facts: facts(plan, kinds),
+        facts: facts(plan, view),
         reasons: reasons(plan, kinds),
         moves: moves(plan, view),
         stuck,
@@ -273,11 +273,13 @@ fn level(objectives: &Objectives, kind: KindId) -> String {
     }
 }
 
-fn facts(plan: &Plan, kinds: &Kinds) -> Vec<FactLine> {
+fn facts(plan: &Plan, view: &View) -> Vec<FactLine> {
     let [first, last] = &plan.pictures;
+    let kinds = view.kinds();
     let line = |fact: String, before: u64, after: u64| FactLine { fact, before, after };
-    let mut lines =
-        vec![line("machines in use".to_owned(), first.in_use as u64, last.in_use as u64)];
+    let (before, after) = in_use_without_new_tasks(plan, view);
+    let in_use = [first.in_use + before, last.in_use + after].map(|machines| machines as u64);
+    let mut lines = vec![line("machines in use".to_owned(), in_use[0], in_use[1])];
     for (id, kind) in kinds.iter() {
         let at = id.index();
         if is_nominal(&kind.name) || (first.fullest[at] == 0 && last.fullest[at] == 0) {
@@ -289,6 +291,21 @@ fn facts(plan: &Plan, kinds: &Kinds) -> Vec<FactLine> {
         lines.push(line(fullest, first.fullest[at].into(), last.fullest[at].into()));
     }
     lines
+}
+
+/// Numbers of machines that accept no tasks but have some, before and after the plan. The statistics of a plan leave
+/// out these machines.
+fn in_use_without_new_tasks(plan: &Plan, view: &View) -> (usize, usize) {
+    let mut moved: BTreeMap<usize, usize> = BTreeMap::new();
+    for from in plan.steps().flat_map(|step| &step.moves).map(|m| m.from) {
+        *moved.entry(from.row()).or_default() += 1;
+    }
+    let accepts = |row: usize| view.block(row / BLOCK).schedulable() >> (row % BLOCK) & 1 == 1;
+    let tasks = |row: &usize| view.tasks_on(*row).len();
+    let rows = (0..view.rows()).filter(|row| !accepts(*row) && tasks(row) > 0);
+    let is_kept = |row: &usize| tasks(row) > moved.get(row).copied().unwrap_or(0);
+    let (kept, left): (Vec<usize>, Vec<usize>) = rows.partition(is_kept);
+    (kept.len() + left.len(), kept.len())
 }
 
 fn why(why: Why, kinds: &Kinds) -> String {

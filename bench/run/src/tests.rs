@@ -129,7 +129,7 @@ fn a_job_that_is_refused_on_its_way_ends_the_run_and_is_named() {
 fn without_clocks(report: RunReport) -> String {
     let mut report = RunReport { wall_s: 0.0, cpu_s: None, placements_per_s: 0.0, ..report };
     for scheduler in &mut report.schedulers {
-        (scheduler.decision_us_p50, scheduler.decision_us_p99) = (0.0, 0.0);
+        (scheduler.decision_us_p50, scheduler.decision_us_p99) = (None, None);
         (scheduler.deciding_s, scheduler.wasted_s) = (0.0, 0.0);
     }
     report.series.iter_mut().for_each(|sample| sample.wall_s = 0.0);
@@ -502,6 +502,9 @@ fn at_a_speed_waits_and_rows_are_by_the_wall_clock() {
     assert!(at_s.len() == 2 && at_s[0] >= 1.0 && at_s[1] >= 86_401.0, "{at_s:?}");
     let waited = report.tenants[0].wait_s_p50.unwrap();
     assert!(waited >= 1.0, "{waited}");
+    for scheduler in report.schedulers.iter().filter(|scheduler| scheduler.decisions == 0) {
+        assert_eq!((scheduler.decision_us_p50, scheduler.decision_us_p99), (None, None));
+    }
 }
 
 #[test]

@@ -8,8 +8,10 @@
 use crate::measure::Options;
 use crate::measure::cells;
 use crate::measure::show::{Reach, Row, Unit};
+use crate::print::say;
 use clap::Args;
 use omega_cellstate::{Cell, CellHandle, SharedCell, View};
+use omega_core::limits::{MACHINES_MAX, TRANSACTION_ITEMS_MAX};
 use omega_core::{
     Amounts, Claim, Command, Job, Kinds, MachineId, TaskGroup, TaskId, Transaction, TransactionId,
 };
@@ -22,17 +24,33 @@ pub(crate) const WORKLOAD: &str =
 #[derive(Args, Clone, Copy, Debug)]
 pub struct Build {
     /// Number of machines in the cell.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = machines)]
     pub(super) machines: usize,
     /// Number of tasks placed on the machines.
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 0)]
     pub(super) tasks: usize,
     /// Number of tasks per job.
-    #[arg(long, value_name = "N", default_value_t = 100)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 100,
+          value_parser = job_tasks)]
     pub(super) job_tasks: usize,
     /// Print the memory of a scheduler's view, instead of the memory of the cell.
     #[arg(long)]
     pub(super) view: bool,
+}
+
+fn machines(text: &str) -> Result<usize, String> {
+    count(text, MACHINES_MAX)
+}
+
+/// Parses the number of tasks of a job, which are claimed in one transaction.
+fn job_tasks(text: &str) -> Result<usize, String> {
+    count(text, TRANSACTION_ITEMS_MAX)
+}
+
+/// Parses a number from 1 to `most`.
+fn count(text: &str, most: usize) -> Result<usize, String> {
+    let count = text.parse::<usize>().ok().filter(|count| (1..=most).contains(count));
+    count.ok_or_else(|| format!("must be a whole number from 1 to {most}"))
 }
 
 /// Builds the cell, and prints by how many bytes the resident set grew.
@@ -58,7 +76,7 @@ pub(crate) fn print(build: &Build) {
         after = resident();
         assert_eq!(view.rows(), build.machines, "the view is complete");
     }
-    println!("{}", if build.view { after - built } else { built - before });
+    say!("{} bytes", if build.view { after - built } else { built - before });
     cell.read(|cell| assert_eq!(cell.machines().count(), build.machines));
 }
 
@@ -109,7 +127,8 @@ pub(super) fn child(build: Build) -> f64 {
     }
     let output = process.output().expect("a process can start its own program");
     let text = String::from_utf8_lossy(&output.stdout);
-    text.trim().parse().expect("the child prints a number")
+    let bytes = text.trim().strip_suffix(" bytes").and_then(|number| number.parse().ok());
+    bytes.expect("the child prints a number of bytes")
 }
 
 pub(crate) fn rows(_: &Options) -> Vec<Row> {
@@ -143,4 +162,16 @@ pub(crate) fn rows(_: &Options) -> Vec<Row> {
     let row = Row::value("master, per placed task, 1-task jobs", Unit::Bytes, single);
     rows.push(row.reach(Reach::AtMost(200.0)));
     rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_out_of_bounds_are_refused() {
+        assert_eq!(machines("0"), Err("must be a whole number from 1 to 1048576".to_owned()));
+        assert_eq!(job_tasks("0"), Err("must be a whole number from 1 to 10000".to_owned()));
+        assert_eq!((machines("1"), job_tasks("10000")), (Ok(1), Ok(10_000)));
+    }
 }

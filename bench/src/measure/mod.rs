@@ -115,13 +115,16 @@ const GROUPS: [Group; 31] = [
     Group { name: "matrix", workload: whole::WORKLOAD, measure: whole::matrix },
 ];
 
-/// Measures the table and prints it.
+/// Measures the table and prints it. Ends early if the reader has closed the output.
 pub(crate) fn table(options: &Options) {
     let wanted =
         |group: &&Group| options.only.as_deref().is_none_or(|pattern| group.name.contains(pattern));
-    show::head(options, SEED);
-    for group in GROUPS.iter().filter(wanted) {
+    let print = |group: &Group| {
         let rows = (group.measure)(options);
-        show::group(options, (group.name, group.workload), &rows);
+        show::group(options, (group.name, group.workload), &rows)
+    };
+    if show::head(options, SEED) {
+        // The first group that is not written is the last one to be measured.
+        GROUPS.iter().filter(wanted).all(print);
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::measure::Options;
 use crate::measure::clock::Figure;
+use crate::print::say;
 
 /// Unit of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,35 +153,33 @@ fn convert(unit: Unit, nanos: f64) -> f64 {
 const HEADINGS: [&str; 8] = ["work", "cpu", "wall", "bare", "ratio", "limit", "target", "met"];
 const WIDTHS: [usize; 8] = [51, 10, 10, 10, 8, 10, 14, 5];
 
-/// Prints the head of the table.
-pub(crate) fn head(options: &Options, seed: u64) {
+/// Prints the head of the table. Returns whether it was written, or else its reader has closed the output.
+pub(crate) fn head(options: &Options, seed: u64) -> bool {
     let profile = if cfg!(debug_assertions) { "DEBUG BUILD, NO FIGURES" } else { "release" };
     let runs = options.runs();
-    println!(
+    say!(
         "omega-bench table: seed {seed}, {profile}, {} cores, median of {runs} runs",
         std::thread::available_parallelism().map_or(0, usize::from),
-    );
-    println!("cpu: thread processor time; bare: a bare loop in the same run; ratio: ours to bare");
+    ) && say!("cpu: thread processor time; bare: a bare loop in the same run; ratio: ours to bare")
 }
 
-/// Prints a group of rows.
-pub(crate) fn group(options: &Options, (name, workload): (&str, &str), rows: &[Row]) {
+/// Prints a group of rows. Returns whether it was written, or else its reader has closed the output.
+pub(crate) fn group(options: &Options, (name, workload): (&str, &str), rows: &[Row]) -> bool {
     if options.markdown {
-        println!("\n### {name}\n\n{workload}\n");
-        println!("| {} |", HEADINGS.join(" | "));
-        println!("|---|--:|--:|--:|--:|--:|--:|---|");
-        rows.iter().for_each(|row| println!("| {} |", row.cells().join(" | ")));
-        return;
+        return say!("\n### {name}\n\n{workload}\n")
+            && say!("| {} |", HEADINGS.join(" | "))
+            && say!("|---|--:|--:|--:|--:|--:|--:|---|")
+            && rows.iter().all(|row| say!("| {} |", row.cells().join(" | ")));
     }
-    println!("\n{name}: {workload}");
-    line(&HEADINGS.map(str::to_owned));
-    rows.iter().for_each(|row| line(&row.cells()));
+    say!("\n{name}: {workload}")
+        && line(&HEADINGS.map(str::to_owned))
+        && rows.iter().all(|row| line(&row.cells()))
 }
 
-fn line(cells: &[String; 8]) {
+fn line(cells: &[String; 8]) -> bool {
     let mut text = format!("{:<width$}", cells[0], width = WIDTHS[0]);
     for (cell, width) in cells.iter().zip(WIDTHS).skip(1) {
         text.push_str(&format!("{cell:>width$}"));
     }
-    println!("{}", text.trim_end());
+    say!("{}", text.trim_end())
 }

@@ -40,13 +40,19 @@ impl FromStr for Alike {
             )
         })?;
         let mut alike = Alike { count, capacity: Amounts::zero(), devices: 0 };
+        let mut given = Vec::new();
         for size in sizes.split(',').map(str::trim) {
             let Some((kind, amount)) = size.split_once('=') else {
                 return Err(format!(
                     "{size:?} must be KIND=AMOUNT, such as cpu=64 or memory=256Gi"
                 ));
             };
-            alike.set(kind.trim(), amount.trim())?;
+            let kind = kind.trim();
+            if given.contains(&kind) {
+                return Err(format!("{kind} is given twice: give each kind once"));
+            }
+            given.push(kind);
+            alike.set(kind, amount.trim())?;
         }
         let has = |kind| alike.capacity.get(kind) > 0;
         if !has(KindId::CPU) {
@@ -124,6 +130,7 @@ mod tests {
             ("5,cpu", "\"cpu\" must be KIND=AMOUNT"),
             ("5,memory=1Gi", "cpu=CORES is missing"),
             ("5,cpu=-1", "\"-1\" is negative"),
+            ("5,cpu=1,cpu=2", "cpu is given twice"),
             ("5,cpu=1,memory=lots", "\"lots\" is not a number"),
             (
                 "5,cpu=1,memory=256",

@@ -172,12 +172,11 @@ impl Trace {
 #[derive(Debug, thiserror::Error)]
 pub enum InputError {
     /// The arguments contradict each other. Leave out one of them.
-    #[error("{0}; see omega --help")]
+    #[error("{0}")]
     Arguments(&'static str),
     /// The trace has no file of this name. Use one of `known`.
     #[error(
-        "--file {part}: there is no file of this name in the trace, which has {}; see omega \
-         --help",
+        "--file {part}: there is no file of this name in the trace, which has {}",
         parts(known)
     )]
     Part {
@@ -302,6 +301,20 @@ impl InputArgs {
         if self.trace.is_none() && (self.data.is_some() || !self.named.is_empty()) {
             return Err(InputError::Arguments(
                 "--data and --file name the files of a trace: name the trace with --trace",
+            ));
+        }
+        // Clap does not check that an argument is there if it conflicts with another one that is given.
+        if self.machines_file.is_none()
+            && (self.jobs_file.is_some() || self.placements_file.is_some())
+        {
+            return Err(InputError::Arguments(
+                "--jobs and --placements are only for the machines of a table: give the table with \
+                 --machines, instead of any other input",
+            ));
+        }
+        if self.trace.is_none() && self.part.is_some() {
+            return Err(InputError::Arguments(
+                "--part is a part of a trace: name the trace with --trace",
             ));
         }
         if self.on.is_some() && !matches!(self.trace, Some(Trace::Azure | Trace::Swf)) {
@@ -464,12 +477,12 @@ mod tests {
             (
                 "--trace omega-sim --data DIR --file jobs=DIR/b.csv",
                 "--file jobs: there is no file of this name in the trace, which has the files \
-                 prefill, batch, service; see omega --help",
+                 prefill, batch, service",
             ),
             (
                 "--trace swf --file log=DIR/b.csv",
                 "--file log: there is no file of this name in the trace, which has no named \
-                 files: --data is the path of the log; see omega --help",
+                 files: --data is the path of the log",
             ),
         ];
         for (words, expected) in cases {
@@ -478,6 +491,17 @@ mod tests {
         let clap = open(dir.path(), "--trace azure --file vms").expect_err("no path");
         assert!(clap.contains("must be NAME=PATH, such as jobs=/data/jobs.csv.gz"), "{clap}");
         assert!(open(dir.path(), "--trace azure").is_err(), "neither a folder nor files");
+    }
+
+    #[test]
+    fn a_table_without_its_machines_is_refused_beside_any_input() {
+        let dir = folder(&[]);
+        for other in ["--synthetic 50 --hours 1", "--cluster DIR/c", "--trace swf --data DIR/s"] {
+            for table in ["--jobs DIR/j", "--placements DIR/p"] {
+                let error = open(dir.path(), &format!("{other} {table}")).expect_err("no machines");
+                assert!(error.contains("--machines"), "{other} {table}: {error}");
+            }
+        }
     }
 
     #[test]

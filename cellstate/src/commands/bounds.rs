@@ -10,7 +10,7 @@ use omega_core::{
     Job, JobId, MachineSelector, Rejection, Requirement, TaskRule, TaskSelector, Text, Toleration,
     TopologyLevel,
 };
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 use std::collections::HashSet;
 
 pub fn too_many(what: &str, given: usize, max: usize) -> Rejection {
@@ -27,33 +27,17 @@ fn rules_about_others(job: &Job) -> usize {
         job.groups.iter().flat_map(|group| &group.rules.tasks).collect();
     let is_of_others =
         |(tasks, _): &&(&TaskSelector, _)| matches!(tasks, TaskSelector::Labels { .. });
-    rules.into_iter().map(|rule| terms_of(rule).iter().filter(is_of_others).count()).sum()
-}
-
-/// The selectors of tasks in a rule, each with its topology level.
-fn terms_of(rule: &TaskRule) -> SmallVec<[(&TaskSelector, &TopologyLevel); 2]> {
-    match rule {
-        TaskRule::AntiAffinity { from: tasks, level }
-        | TaskRule::MaxPerDomain { of: tasks, level, .. }
-        | TaskRule::MaxColocated { of: tasks, level, .. } => smallvec![(tasks, level)],
-        TaskRule::Affinity(terms) => terms.iter().map(|near| (&near.tasks, &near.level)).collect(),
-        TaskRule::Prefer { near, .. } | TaskRule::RuntimeAffinity(near) => {
-            smallvec![(&near.tasks, &near.level)]
-        }
-        TaskRule::Spread(spread) => smallvec![(&spread.of, &spread.level)],
-        TaskRule::MaxShare { level, .. } => smallvec![(&TaskSelector::SameGroup, level)],
-        _ => SmallVec::new(),
-    }
+    rules.into_iter().map(|rule| rule.terms().iter().filter(is_of_others).count()).sum()
 }
 
 /// Number of rules, where each term of an affinity counts.
 pub fn rule_count(rules: &[TaskRule]) -> usize {
-    rules.iter().map(|rule| terms_of(rule).len()).sum()
+    rules.iter().map(|rule| rule.terms().len()).sum()
 }
 
 /// The labels that a job's rules use as topology levels.
 fn levels_of(job: &Job) -> HashSet<&Text> {
-    let terms = job.groups.iter().flat_map(|group| &group.rules.tasks).flat_map(terms_of);
+    let terms = job.groups.iter().flat_map(|group| &group.rules.tasks).flat_map(TaskRule::terms);
     let labels = terms.filter_map(|(_, level)| match level {
         TopologyLevel::Label(label) => Some(label),
         TopologyLevel::Machine => None,
@@ -126,8 +110,11 @@ pub fn check_selectors(job: &Job) -> Result<(), Rejection> {
     let different = machines.len() + tolerations_of(job).len();
     let what = "different machine selectors and lists of tolerations of a job";
     at_most(what, different, MACHINE_SELECTORS_PER_JOB_MAX)?;
-    let tasks: HashSet<&TaskSelector> =
-        rules().flat_map(|rules| &rules.tasks).flat_map(terms_of).map(|(tasks, _)| tasks).collect();
+    let tasks: HashSet<&TaskSelector> = rules()
+        .flat_map(|rules| &rules.tasks)
+        .flat_map(TaskRule::terms)
+        .map(|(tasks, _)| tasks)
+        .collect();
     let of_machines = machines.iter().flat_map(|one| one.labels.iter().chain(&one.names));
     let of_tasks = tasks.iter().flat_map(|one| match one {
         TaskSelector::Labels { labels, .. } => &labels.requirements[..],

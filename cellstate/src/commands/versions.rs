@@ -363,6 +363,7 @@ impl Cell {
         *bytes += u64::from(job.bytes);
     }
 
+    /// Adds tasks. This is no event, because the update is one, and a user has not resized the group.
     fn add_tasks(&mut self, id: JobId, adds: &[(usize, u32)]) {
         self.begin_versions(id);
         for (index, count) in adds.iter().copied() {
@@ -374,11 +375,7 @@ impl Cell {
             job.alive += count;
             job.tally.add_pending(index, count);
             job.resized = true;
-            let group = &mut Arc::make_mut(&mut job.spec).groups[index];
-            let (from, to) = (group.count, group.count + count);
-            group.count = to;
-            let group = index as u16;
-            self.note(|| Event::of_job(id, EventKind::Resized { group, from, to }));
+            Arc::make_mut(&mut job.spec).groups[index].count += count;
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use omega_core::limits::{GROUPS_PER_JOB_MAX, LEVELS_PER_JOB_MAX, VERSIONS_TOGETHER};
-use omega_core::{Amounts, Command, Kinds, Machine, MachineId, TaskReport};
+use omega_core::{Amounts, Command, GroupGrowth, Kinds, Machine, MachineId, TaskReport};
 use omega_core::{TaskRule, TaskSelector, TopologyLevel};
 
 const AT: MachineId = MachineId { slot: 0, incarnation: 0 };
@@ -127,4 +127,28 @@ fn a_killed_service_does_not_start_again() {
     let update = Command::UpdateJob { job, version: None, spec: web(2) };
     assert!(matches!(cell.apply(update), Err(Rejection::BadJob(_))));
     assert_eq!(living(&cell, job), 0);
+}
+
+/// Ends all tasks of a service in one step that adds as many new ones.
+fn replace_all(cell: &mut Cell, job: JobId) {
+    let living = cell.tasks(job).filter(|(_, state)| !state.ended());
+    let stops: Vec<u32> = living.map(|(id, _)| id.index).collect();
+    let adds = vec![GroupGrowth { group: "main".into(), count: stops.len() as u32 }];
+    let version = cell.job_version(job).unwrap();
+    let step = RollStep { adds, stops, ..RollStep::of(version) };
+    cell.apply(Command::RollJob { job, step }).unwrap();
+}
+
+#[test]
+fn the_steps_of_an_update_are_no_resizes() {
+    let (mut cell, job) = cell();
+    cell.keep_history(1 << 20);
+    cell.apply(Command::UpdateJob { job, version: None, spec: web(2) }).unwrap();
+    replace_all(&mut cell, job);
+    let resizes = |cell: &Cell| {
+        cell.job_events(job).filter(|event| matches!(event.kind, EventKind::Resized { .. })).count()
+    };
+    assert_eq!(resizes(&cell), 0);
+    cell.apply(Command::ResizeGroup { job, group: "main".into(), count: 3 }).unwrap();
+    assert_eq!(resizes(&cell), 1);
 }

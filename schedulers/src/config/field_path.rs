@@ -11,6 +11,10 @@ use toml::de::{DeTable, DeValue};
 /// the document itself.
 #[must_use]
 pub fn field_path(document: &DeTable<'_>, at: &Range<usize>) -> String {
+    // The range of the document, of which a field is missing.
+    if *at == (0..0) {
+        return String::new();
+    }
     let mut search = Search { at, exact: None, around: None };
     search.table(document, &mut String::new());
     let found = search.exact.or(search.around.map(|(_, path)| path));
@@ -70,6 +74,7 @@ impl Search<'_> {
 mod tests {
     use super::field_path;
     use serde::Deserialize;
+    use std::collections::BTreeMap;
     use toml::de::DeTable;
 
     #[derive(Debug, Deserialize)]
@@ -77,6 +82,8 @@ mod tests {
     struct File {
         #[serde(rename = "item")]
         _item: Vec<Item>,
+        #[serde(default, rename = "rules")]
+        _rules: BTreeMap<String, u8>,
     }
 
     #[derive(Debug, Deserialize)]
@@ -99,5 +106,6 @@ mod tests {
         assert_eq!(path("[[item]]\nsizes = []\n[[item]]\n"), "item[1]", "a field is missing");
         assert_eq!(path("other = 1"), "other");
         assert_eq!(path(""), "", "a field of the document is missing");
+        assert_eq!(path("[rules]\nsize = 1"), "", "a field of the document is missing");
     }
 }

@@ -66,8 +66,9 @@ impl Inbox {
         };
         let (killed, stopped, child_ended) = (flag(SIGUSR1)?, flag(SIGTERM)?, flag(SIGCHLD)?);
         // These signals come from the terminal of an agent in the foreground. They do not stop the task.
-        flag(SIGINT)?;
-        flag(SIGHUP)?;
+        for signal in [SIGINT, SIGHUP] {
+            flag::register(signal, Arc::default())?;
+        }
         Ok((Inbox { killed, stopped, child_ended, events, wakes }, sender))
     }
 

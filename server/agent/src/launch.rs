@@ -82,7 +82,7 @@ fn prepare(folder: &Path, spec: &TaskSpec, command: &str, args: &[String]) -> io
     limits::be_killed_before_the_agent();
     let user = spec.user.as_deref().map(users::find).transpose()?;
     let work = working_dir(folder, spec, user.as_ref())?;
-    let home = user.as_ref().map_or_else(|| "/".to_owned(), |user| user.home.clone());
+    let home = user.as_ref().map_or_else(users::own_home, |user| user.home.clone());
     let mut program = Command::new(command);
     program.args(args).env_clear().env("PATH", PATH).env("HOME", home);
     program.envs(spec.env.iter().map(|(name, value)| (name, value)));
@@ -133,10 +133,10 @@ fn working_dir(folder: &Path, spec: &TaskSpec, user: Option<&User>) -> io::Resul
         return Ok(named.clone());
     }
     let own = folder.join(WORK);
-    let open = files::make_folder(&own, Mode::from_raw_mode(0o777))?;
+    let made = files::make_folder(&own, Mode::from_raw_mode(0o777))?;
     if let Some(user) = user {
         let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
-        rustix::fs::fchown(open, Some(uid), Some(gid))?;
+        rustix::fs::fchown(made.folder, Some(uid), Some(gid))?;
     }
     Ok(own)
 }

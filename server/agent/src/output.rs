@@ -2,8 +2,10 @@
 
 use crate::inbox::never_block;
 use crate::logs::Writer;
+use rustix::io::Errno;
 use std::fs::File;
-use std::io::{self, ErrorKind, Read};
+use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Bytes of the output that are read at once.
@@ -45,15 +47,16 @@ impl Output {
     /// Stores some output. Returns whether there may be more at once.
     pub(crate) fn store(&mut self) -> bool {
         let Some(pipe) = &mut self.pipe else { return false };
-        let mut bytes = [0; READ_BYTES];
-        match pipe.read(&mut bytes) {
-            Ok(count @ 1..) => {
-                self.log.write(&bytes[..count]);
+        // The bytes are not set to zero first, because most reads find none.
+        let mut bytes = [MaybeUninit::uninit(); READ_BYTES];
+        match rustix::io::read(pipe, &mut bytes) {
+            Ok((read, _)) if !read.is_empty() => {
+                self.log.write(read);
                 true
             }
-            Err(why) if why.kind() == ErrorKind::Interrupted => true,
-            Err(why) if why.kind() == ErrorKind::WouldBlock => false,
-            Ok(0) | Err(_) => {
+            Err(Errno::INTR) => true,
+            Err(Errno::AGAIN) => false,
+            Ok(_) | Err(_) => {
                 self.pipe = None;
                 false
             }

@@ -250,11 +250,14 @@ impl ProcessDriver {
     /// Creates the folder of a task, or prepares that of an earlier run of the task. Other users cannot list or lock
     /// it.
     fn prepare_folder(&mut self, folder: &Path, owner: &str) -> io::Result<()> {
-        forget_other_owner(&mut self.trash, folder, owner)?;
-        let open = files::make_folder(folder, FOLDER_RIGHTS)?;
-        rustix::fs::fchmod(open, FOLDER_RIGHTS)?;
-        // The journal of an earlier run of this task is removed. Its log is continued.
-        files::remove(&folder.join(JOURNAL))
+        let mut made = files::make_folder(folder, FOLDER_RIGHTS)?;
+        if !made.is_new {
+            forget_other_owner(&mut self.trash, folder, owner)?;
+            // The journal of an earlier run of this task is removed. Its log is continued.
+            made = files::make_folder(folder, FOLDER_RIGHTS)?;
+            files::remove(&folder.join(JOURNAL))?;
+        }
+        Ok(rustix::fs::fchmod(made.folder, FOLDER_RIGHTS)?)
     }
 
     /// Watches the folder of a task.
@@ -472,13 +475,13 @@ impl Driver for ProcessDriver {
             return;
         }
         let folder = self.settings.folder.join(task);
-        if !folder.exists() {
-            return;
+        match journal::append(&folder, &Entry::Confirmed) {
+            // The task has no folder.
+            Err(why) if why.kind() == io::ErrorKind::NotFound => {}
+            // If this fails, a restarted agent reports the end again. The cell rejects the second report, unless the
+            // task was placed here again.
+            _ => self.keep(task.to_owned()),
         }
-        // If this fails, a restarted agent reports the end again. The cell rejects the second report, unless the task
-        // was placed here again.
-        let _ = journal::append(&folder, &Entry::Confirmed);
-        self.keep(task.to_owned());
     }
 
     fn resize(

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 use std::ffi::{CStr, CString, OsString};
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::DirBuilderExt;
@@ -23,6 +23,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The file with the mounts that this process sees, each on a line.
 const MOUNTS: &str = "/proc/self/mountinfo";
+
+/// Bytes for which there is room from the start when the table of mounts is read.
+const TABLE_BYTES: usize = 8 << 10;
 
 /// A folder from which a thread removes everything that is moved there.
 #[derive(Debug)]
@@ -72,11 +75,14 @@ impl Trash {
     /// # Errors
     /// A mounted file system cannot be unmounted, or the folder cannot be moved.
     pub(crate) fn put(&mut self, folder: &Path) -> io::Result<()> {
-        if !folder.symlink_metadata()?.is_dir() {
+        // Most working directories are empty. No file system is mounted in or at a folder that can be removed like this.
+        match rustix::fs::rmdir(folder) {
+            Ok(()) => return Ok(()),
             // A program may have put a link or a file in the place of the folder.
-            return fs::remove_file(folder);
+            Err(Errno::NOTDIR) => return fs::remove_file(folder),
+            Err(Errno::NOENT) => return Err(io::ErrorKind::NotFound.into()),
+            Err(_) => unmount_below(folder)?,
         }
-        unmount_below(folder)?;
         let entry = self.folder.join(self.next.to_string());
         self.next += 1;
         match fs::rename(folder, &entry) {
@@ -114,9 +120,13 @@ pub(crate) fn remove(folder: &Path) -> io::Result<()> {
 fn unmount_below(folder: &Path) -> io::Result<()> {
     // The table has paths without links.
     let resolved = folder.canonicalize()?;
-    let mounts = || io::Result::Ok(mounts_below(&resolved, &fs::read(MOUNTS)?));
+    let mounts = || io::Result::Ok(mounts_below(&resolved, &table()?));
+    let count = mounts()?.len();
+    if count == 0 {
+        return Ok(());
+    }
     // The last mount is unmounted first, because it may be below another one, with which it would vanish.
-    for _ in 0..mounts()?.len() {
+    for _ in 0..count {
         let Some(last) = mounts()?.pop() else { break };
         let flags = UnmountFlags::DETACH | UnmountFlags::NOFOLLOW;
         rustix::mount::unmount(&last, flags)
@@ -126,6 +136,14 @@ fn unmount_below(folder: &Path) -> io::Result<()> {
         Some(mount) => Err(io::Error::other(format!("{} is mounted", mount.display()))),
         None => Ok(()),
     }
+}
+
+/// Reads the table of mounts.
+fn table() -> io::Result<Vec<u8>> {
+    // The table has no size, so that the standard library would read a few bytes at first.
+    let mut table = Vec::with_capacity(TABLE_BYTES);
+    fs::File::open(MOUNTS)?.take(u64::MAX).read_to_end(&mut table)?;
+    Ok(table)
 }
 
 /// Removes a folder that contains no mounts.
@@ -319,6 +337,28 @@ mod tests {
             std::thread::yield_now();
         }
         assert_eq!(fs::read_dir(trash).expect("a folder").count(), 0);
+    }
+
+    #[test]
+    fn an_empty_folder_is_removed_at_once_unless_it_is_mounted_on() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let [trash, task, data] = ["trash", "task", "data"].map(|name| dir.path().join(name));
+        let mut open = Trash::open(trash).expect("it can be opened");
+        fs::create_dir(&task).expect("a folder");
+        open.put(&task).expect("it is removed");
+        assert!(!task.exists() && !open.is_busy());
+        assert_eq!(open.put(&task).unwrap_err().kind(), io::ErrorKind::NotFound);
+        fs::create_dir(&data).expect("a folder");
+        std::os::unix::fs::symlink(&data, &task).expect("a link");
+        open.put(&task).expect("the link is removed");
+        assert!(task.symlink_metadata().is_err() && data.exists());
+        fs::create_dir(&task).expect("a folder");
+        fs::write(data.join("precious"), "").expect("a file");
+        if rustix::mount::mount_bind(&data, &task).is_err() {
+            eprintln!("skipped in part: nothing can be mounted here");
+        }
+        open.put(&task).expect("it is removed");
+        assert!(!task.exists() && data.join("precious").exists());
     }
 
     #[test]

@@ -126,11 +126,9 @@ pub(crate) fn run(folder: &Path) -> io::Result<()> {
         Some(exit) => exit,
         None => supervisor.supervise()?,
     };
-    if let Some(us) = tree::own_cpu_us() {
-        // If this fails, the use since the agent's last measurement is not counted.
-        let _ = supervisor.journal.append(&Entry::UsedCpu(us));
-    }
-    let end = Entry::Ended(exit);
+    // If the use cannot be measured, that since the agent's last measurement is not counted.
+    let used = tree::own_cpu_us().map(Entry::UsedCpu);
+    let end: Vec<Entry> = used.into_iter().chain([Entry::Ended(exit)]).collect();
     while let Err(why) = supervisor.write_end(&end) {
         // The end waits until the disk has room. Without the end, the task would run again.
         if !matches!(why.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) {
@@ -325,7 +323,10 @@ impl Supervisor {
                 container::await_start(&self.folder, restarts, events, alive);
             }
         }
-        self.write_status();
+        // The journal of a task that has not been restarted needs no status until the program has started.
+        if self.status.restarts > 0 {
+            self.write_status();
+        }
         Ok(())
     }
 
@@ -375,7 +376,7 @@ impl Supervisor {
     /// status is written later.
     fn write_status(&mut self) {
         self.status.was_ready |= self.status.ready;
-        let written = self.journal.append(&Entry::Status(self.status.clone()));
+        let written = self.journal.append(&[Entry::Status(self.status.clone())]);
         self.rewrite_at = written.err().map(|_| Instant::now() + REWRITE_DELAY);
     }
 
@@ -480,9 +481,9 @@ impl Supervisor {
     }
 
     /// Writes the end of the task, after the status if that could not be written before.
-    fn write_end(&mut self, end: &Entry) -> io::Result<()> {
+    fn write_end(&mut self, end: &[Entry]) -> io::Result<()> {
         if self.rewrite_at.is_some() {
-            self.journal.append(&Entry::Status(self.status.clone()))?;
+            self.journal.append(&[Entry::Status(self.status.clone())])?;
             self.rewrite_at = None;
         }
         self.journal.append(end)

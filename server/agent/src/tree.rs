@@ -56,14 +56,17 @@ impl Process {
 
 /// Processor time of this process, and of its children that have ended, in microseconds.
 pub(crate) fn own_cpu_us() -> Option<u64> {
-    let stat = fs::read_to_string("/proc/self/stat").ok()?;
+    let stat = text(&files::read_kernel("/proc/self/stat").ok()?);
     Some(Process::parse(&stat)?.cpu_ticks * tick_us())
 }
 
 /// Reads the line about a process. The name in it may be any bytes, which are replaced if they are no text.
 fn stat(pid: i32) -> io::Result<String> {
-    let bytes = fs::read(format!("/proc/{pid}/stat"))?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    Ok(text(&files::read_kernel(format!("/proc/{pid}/stat"))?))
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
 }
 
 /// Returns the arguments of a process, each with a zero byte at its end; none if they cannot be read.

@@ -23,6 +23,20 @@ pub(crate) fn find(name: &str) -> io::Result<User> {
     })
 }
 
+/// Home of the agent's user: that in `/etc/passwd`, or else that in the environment, or else `/`.
+pub(crate) fn own_home() -> String {
+    let uid = rustix::process::getuid().as_raw();
+    let passwd = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let known = home_of(uid, &passwd).or_else(|| std::env::var("HOME").ok());
+    known.filter(|home| home.starts_with('/')).unwrap_or_else(|| "/".to_owned())
+}
+
+fn home_of(uid: u32, passwd: &str) -> Option<String> {
+    let mut users = passwd.lines().map(|line| line.split(':').collect::<Vec<_>>());
+    let is_own = |fields: &Vec<&str>| fields.get(2).and_then(|id| id.parse().ok()) == Some(uid);
+    users.find(is_own)?.get(5).map(|home| (*home).to_owned())
+}
+
 fn lookup(name: &str, passwd: &str, group: &str) -> Option<User> {
     let line = passwd.lines().map(|line| line.split(':').collect::<Vec<_>>());
     let fields = line.into_iter().find(|fields| fields.first() == Some(&name))?;
@@ -49,6 +63,8 @@ mod tests {
         let (groups, home) = (vec![30, 7], "/srv/www".to_owned());
         let www = User { uid: 33, gid: 30, groups, home };
         assert_eq!(lookup("www", passwd, group), Some(www));
+        assert_eq!(home_of(33, passwd).as_deref(), Some("/srv/www"));
+        assert_eq!(home_of(34, passwd), None);
         assert_eq!(lookup("ww", passwd, group), None);
         assert_eq!(lookup("bad", passwd, group), None);
     }

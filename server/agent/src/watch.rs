@@ -112,8 +112,8 @@ impl Watch {
             events.clear();
             let at_once = Some(&Timespec { tv_sec: 0, tv_nsec: 0 });
             match epoll::wait(&self.epoll, spare_capacity(&mut events), at_once) {
-                Ok(0) => break,
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Ok(_) => {}
+                Err(rustix::io::Errno::INTR) => continue,
                 Err(_) => {
                     notices.are_incomplete = true;
                     break;
@@ -124,6 +124,10 @@ impl Watch {
                     INOTIFY => self.read_folders(&mut notices),
                     number => _ = notices.numbers.insert(number),
                 }
+            }
+            // Fewer events than there is room for are all of them.
+            if events.len() < EVENTS_MAX {
+                break;
             }
         }
         notices
@@ -195,7 +199,7 @@ mod tests {
         let mut watch = Watch::new().unwrap();
         let task = [watch.add(folder.path()).unwrap()];
         for _ in 0..2000 {
-            writer.append(&Entry::Ended(Exit::NotStarted("a".repeat(100)))).unwrap();
+            writer.append(&[Entry::Ended(Exit::NotStarted("a".repeat(100)))]).unwrap();
             assert_eq!(noticed(&watch, task), task);
         }
     }

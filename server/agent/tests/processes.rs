@@ -75,7 +75,7 @@ fn a_program_gets_its_environment_and_its_output_is_kept() {
     let (exit, output) = run(&spec);
     assert_eq!(exit, Exit::Code(3));
     let lines: Vec<&str> = output.lines().collect();
-    assert_eq!(lines[0], "7 /");
+    assert!(lines[0].starts_with("7 /"), "the home of the agent's user: {output}");
     assert!(lines[1].ends_with("web-0/work"), "{output}");
     assert!(lines[2].parse::<u32>().unwrap() <= 6, "nothing of the agent's environment: {output}");
 }

@@ -40,6 +40,7 @@ mod pause;
 pub mod proto;
 mod remote;
 pub mod restart;
+pub mod rollback;
 
 pub use connect::{Address, Tls};
 pub use error::{ApiError, ErrorCode};

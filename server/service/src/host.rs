@@ -428,7 +428,7 @@ impl Host {
     /// Checks that a known replica listens for its peers at its new address. A wrong address would silently take the
     /// replica away, and with two of them, the cell would have no leader any more.
     async fn check_moved(&self, change: &MembershipChange) -> Result<(), ApiError> {
-        let (Some(peers), Some(running)) = (&self.peers, self.running()) else { return Ok(()) };
+        let Some(running) = self.running() else { return Ok(()) };
         if running.status().membership.check(change).is_err() {
             // The leader rejects the change for a better reason.
             return Ok(());
@@ -438,6 +438,13 @@ impl Host {
             if change.steps.contains(&MemberStep::AddLearner(*id)) {
                 continue;
             }
+            let Some(peers) = &self.peers else {
+                let why = format!(
+                    "replica {id} has no listener for peers, so nothing can reach it at \
+                     {address}: it was started without --peers"
+                );
+                return Err(ApiError::new(ErrorCode::BadChange, why));
+            };
             let check = peers.check_address(*id, address);
             let why = match tokio::time::timeout(DIAL_MAX, check).await {
                 Ok(Ok(())) => continue,

@@ -1,11 +1,11 @@
 //! Arguments of `omega agent`.
 
-use crate::commands::files::amount::machine_bytes;
+use crate::commands::files::amount::{Amount, AmountError, machine_bytes};
 use crate::commands::files::pairs;
 use crate::connect::CellArgs;
 use crate::events::LogArgs;
 use clap::Args;
-use omega_core::{NodeCores, PortRange};
+use omega_core::{NodeCores, PortRange, Unit};
 use std::path::{Component, Path, PathBuf};
 
 /// Heading of options in the help.
@@ -36,9 +36,9 @@ pub(crate) struct AgentArgs {
     /// Run tasks without control groups: the cpu, memory and number of processes of tasks are not limited.
     #[arg(long)]
     pub(super) no_limits: bool,
-    /// Maximum size of a log file in bytes. A task has up to four log files: two for standard output, and two for
-    /// standard error.
-    #[arg(long, value_name = "BYTES", default_value_t = 10 << 20, value_parser = clap::value_parser!(u64).range(1024..))]
+    /// Maximum size of a log file, such as 1MiB; without a unit, bytes. A task has up to four log files: two for
+    /// standard output, and two for standard error.
+    #[arg(long, value_name = "BYTES", default_value_t = 10 << 20, value_parser = log_bytes)]
     pub(super) log_bytes: u64,
     /// Maximum number of processes and threads of a task.
     #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u64).range(1..))]
@@ -89,6 +89,19 @@ fn group(text: &str) -> Result<PathBuf, String> {
     Ok(path.to_owned())
 }
 
+/// Smallest maximum size of a log file.
+const LOG_BYTES_MIN: u64 = 1024;
+
+/// Reads the maximum size of a log file.
+fn log_bytes(text: &str) -> Result<u64, String> {
+    let amount: Amount = text.parse().map_err(|why: AmountError| why.to_string())?;
+    let bytes = amount.of(Unit::Bytes).map_err(|why| why.to_string())?;
+    if bytes < LOG_BYTES_MIN {
+        return Err("must be at least 1KiB, such as 1MiB".to_owned());
+    }
+    Ok(bytes)
+}
+
 fn scale(text: &str) -> Result<f64, String> {
     let wrong = || "must be a number from 0 to 1000000".to_owned();
     text.parse().ok().filter(|scale| (0.0..=1e6).contains(scale)).ok_or_else(wrong)
@@ -97,6 +110,12 @@ fn scale(text: &str) -> Result<f64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_size_of_a_log_may_have_a_unit() {
+        assert_eq!(["1MiB", "1024"].map(log_bytes), [Ok(1 << 20), Ok(1024)]);
+        assert!(["1023", "1", "-1MiB", "x"].iter().all(|text| log_bytes(text).is_err()));
+    }
 
     #[test]
     fn a_control_group_is_below_the_root() {

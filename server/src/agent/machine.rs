@@ -4,6 +4,7 @@ use super::args::AgentArgs;
 use super::error::AgentError;
 use super::offer;
 use super::supervisor::Supervisor;
+use crate::open_files;
 use crate::signals::Signals;
 use omega_agent::cgroup::CgroupRoot;
 use omega_agent::machine::{self, Found};
@@ -13,7 +14,6 @@ use omega_client::agent::{AGENT, AgentSettings};
 use omega_core::Labels;
 use omega_runner::{Runner, RunnerSettings};
 use rustix::fs::{FlockOperation, OFlags};
-use rustix::process::{Resource, Rlimit};
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Read, Write};
@@ -58,7 +58,9 @@ pub(super) fn prepare(args: &AgentArgs) -> Result<Ready, AgentError> {
     };
     let id = read_id(&dir).map_err(refused)?;
     let _group_lock = cgroups.as_ref().map(CgroupRoot::lock).transpose()?;
-    let open_files = raise_open_files();
+    // Each task takes files of the agent. If the limit cannot be raised, tasks for which the agent cannot open a file
+    // are polled. The previous limit applies to the tasks; 0 means no limit.
+    let open_files = open_files::raise().unwrap_or_default();
     let program = Supervisor::find();
     let supervisor = program.command();
     let folder = dir.join("tasks");
@@ -122,15 +124,6 @@ fn read_id(dir: &Path) -> io::Result<String> {
     fs::rename(&new, &path)?;
     File::open(dir)?.sync_all()?;
     Ok(id)
-}
-
-/// Raises the number of files that this process may open, because each task takes one. Returns the previous limit,
-/// which applies to the tasks; 0 means no limit.
-fn raise_open_files() -> u64 {
-    let Rlimit { current, maximum } = rustix::process::getrlimit(Resource::Nofile);
-    // If this fails, tasks for which the agent cannot open a file are polled.
-    let _ = rustix::process::setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
-    current.unwrap_or_default()
 }
 
 /// Runs the agent until a signal ends it. The tasks continue without it.

@@ -44,8 +44,8 @@ pub(crate) enum MachineCommand {
     Get(NameArgs),
     /// Add machines, described by options or by a file, or change existing machines of the same names.
     ///
-    /// A change replaces the whole description of a machine. Its tasks stay. An agent adds its own machine, so this
-    /// command is for machines without an agent.
+    /// A change replaces the whole description of a machine. Its tasks stay. An agent adds its own machine; a change of
+    /// such a machine keeps its `omega.io/` labels and taints, and, without --numa, its NUMA nodes.
     #[command(after_help = "Examples:\n  \
         omega machine add m-1 --cpu 4 --memory 16GiB --label rack=a\n  \
         omega machine add -f machines.toml")]

@@ -11,7 +11,7 @@ use omega_client::proto;
 use omega_core::limits::QUOTA_MAX;
 use omega_core::{
     Amounts, CorePlace, Job, JobKind, KindId, Kinds, Labels, Machine, MachineId, Mount, Preemption,
-    ResourceKind, Run, TaskGroup, TenantConfig, Text,
+    ResourceKind, Run, TaskGroup, TenantConfig, Text, UpdateResult,
 };
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -353,7 +353,7 @@ impl JobShape {
         kinds: &Kinds,
         status: proto::JobStatus,
     ) -> Result<JobShape, CommandError> {
-        let update = update_result(status.update());
+        let update = update_result(status.update()).map(update_result_name);
         let job = Job::try_from(status.job.ok_or(Malformed::Missing("job"))?)?;
         let target = status.target.map(Job::try_from).transpose()?;
         let is_current = |group: &TaskGroup| target.as_ref().is_none_or(|job| has(job, group));
@@ -403,12 +403,20 @@ impl JobShape {
     }
 }
 
-/// The name of the result of an update.
-pub(in crate::commands) fn update_result(result: proto::UpdateResult) -> Option<&'static str> {
+/// The result of an update.
+pub(in crate::commands) fn update_result(result: proto::UpdateResult) -> Option<UpdateResult> {
     match result {
         proto::UpdateResult::Unspecified => None,
-        proto::UpdateResult::Complete => Some("complete"),
-        proto::UpdateResult::Failed => Some("failed"),
+        proto::UpdateResult::Complete => Some(UpdateResult::Complete),
+        proto::UpdateResult::Failed => Some(UpdateResult::Failed),
+    }
+}
+
+/// The name of the result of an update.
+pub(in crate::commands) fn update_result_name(result: UpdateResult) -> &'static str {
+    match result {
+        UpdateResult::Complete => "complete",
+        UpdateResult::Failed => "failed",
     }
 }
 

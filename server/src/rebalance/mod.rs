@@ -206,7 +206,7 @@ enum Format {
 fn pair(text: &str) -> Result<(String, u32), String> {
     let (name, number) =
         text.split_once('=').ok_or_else(|| format!("{text:?} must be NAME=NUMBER"))?;
-    let number = number.parse().map_err(|_| format!("{number:?} must be a whole number"))?;
+    let number = number.parse().map_err(|_| format!("{number:?} must be a whole number from 0"))?;
     Ok((name.to_owned(), number))
 }
 

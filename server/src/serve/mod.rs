@@ -1,6 +1,7 @@
 //! `omega serve`: a cell that other processes reach over the network.
 
 mod cell;
+mod connections;
 mod limits;
 #[cfg(test)]
 mod mutated_settings_tests;
@@ -12,12 +13,14 @@ pub(crate) use cell::rand_id;
 pub(crate) use settings::{Peer, cell_of};
 
 use crate::explainer::ByScheduler;
+use crate::open_files;
 use crate::output::{self, OutputError};
 use crate::signals::Signals;
 use cell::{CellError, Opened};
 use clap::Args;
+use connections::{ListenerLimits, TooFewFiles};
 use omega_service::{
-    AuditLog, Explainer, Extras, Limits, ListenerConfig, ReplicaIdentity, TlsError, Traces, Web,
+    AuditLog, Explainer, Extras, ListenerConfig, ReplicaIdentity, TlsError, Traces, Web,
     serve_clients, serve_peers, serve_web,
 };
 use omega_store::replica::{Remedy, TornTail};
@@ -61,6 +64,9 @@ pub(crate) enum ServeError {
     /// The underlying error.
     #[error(transparent)]
     Tls(#[from] TlsError),
+    /// The underlying error.
+    #[error(transparent)]
+    Files(#[from] TooFewFiles),
     /// The underlying error.
     #[error(transparent)]
     Cell(#[from] CellError),
@@ -141,17 +147,20 @@ pub(crate) fn serve(args: ServeArgs) -> Result<(), ServeError> {
         return Ok(output::print(&format!("{}\n", describe(&settings)))?);
     }
     settings.log.show();
+    open_files::raise();
+    let limits = ListenerLimits::new(&settings, open_files::limit())?;
     let listeners = tls::listeners(settings.tls.as_ref(), runtime.handle())?;
     let audit = settings.audit_log.as_deref().map(open_audit).transpose()?;
     let torn_tail = if args.accept_torn_log { TornTail::Accept } else { TornTail::Refuse };
     let opened = cell::open(&settings, torn_tail, (runtime.handle(), listeners.of_peers()))?;
-    let served = runtime.block_on(run(&settings, (listeners, audit), opened));
+    let served = runtime.block_on(run(&settings, limits, (listeners, audit), opened));
     runtime.shutdown_background();
     served
 }
 
 async fn run(
     settings: &Settings,
+    limits: ListenerLimits,
     (listeners, audit): (SecurityByListener, Option<Arc<AuditLog>>),
     opened: Opened,
 ) -> Result<(), ServeError> {
@@ -165,8 +174,7 @@ async fn run(
         let _ = ended.wait_for(|ended| *ended).await;
     };
     let mut tasks = Vec::new();
-    let limits = settings.limits;
-    let listener_config = |listener| ListenerConfig {
+    let listener_config = |listener, limits| ListenerConfig {
         listener,
         security: listeners.clients.clone(),
         audit: audit.clone(),
@@ -181,7 +189,7 @@ async fn run(
         traces: traces.clone(),
     };
     tasks.push(tokio::spawn(serve_clients(
-        listener_config(clients),
+        listener_config(clients, limits.clients),
         host.clone(),
         me,
         extras,
@@ -190,19 +198,17 @@ async fn run(
     if let Some(address) = settings.web {
         let listener = listen(&address.to_string()).await?;
         let web = Web { host: host.clone(), me, explainer };
-        tasks.push(tokio::spawn(serve_web(listener_config(listener), web, until(ended.clone()))));
+        let listener_config = listener_config(listener, limits.web);
+        tasks.push(tokio::spawn(serve_web(listener_config, web, until(ended.clone()))));
     }
     if let Some((peers, at)) = peers {
         peers.listens_to_clients(advertised(settings, address));
         let listener = listen(&at).await?;
-        // Limits for clients do not apply to peers, because there are few replicas, and they must always reach each
-        // other.
-        let limits = Limits::default();
         let listener_config = ListenerConfig {
             listener,
             security: listeners.peers.clone(),
             audit: audit.clone(),
-            limits,
+            limits: limits.peers,
         };
         tasks.push(tokio::spawn(serve_peers(listener_config, peers, until(ended))));
     }

@@ -5,12 +5,12 @@
 //! of the state, so earlier results stay valid.
 
 use super::Meta;
-use super::error::{LoadError, SaveError, SnapshotDamage, is_full};
+use super::error::{LoadError, SaveError, SnapshotDamage};
 use super::read::corrupt;
 use super::whole;
 use super::write::WriteError;
 use crate::CellId;
-use crate::disk::Disk;
+use crate::disk::{Disk, is_full};
 use crate::replica::FIRST;
 use bytes::Bytes;
 use crc32fast::Hasher;

@@ -228,8 +228,3 @@ pub enum ReceiveError {
         source: io::Error,
     },
 }
-
-/// Whether an error means that the disk is full.
-pub(super) fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
-}

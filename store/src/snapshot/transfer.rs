@@ -14,11 +14,11 @@
 //! process, and duplicates do no harm. The name of the partial file contains the hash of the offer, which covers every
 //! byte. So after a crash, the receiver continues only with pieces of the offered snapshot that pass their checksums.
 
-use super::error::{LoadError, ReceiveError, is_full};
+use super::error::{LoadError, ReceiveError};
 use super::folder::{PARTIAL, PARTIAL_INCOMING, SharedFile, Snapshots, name};
 use super::header::{CHUNK, FIXED, FRAME, TRAILER, chunk_checksum};
 use super::read::{self, Chunks};
-use crate::disk::DiskFile;
+use crate::disk::{DiskFile, is_full};
 use crate::log::Position;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};

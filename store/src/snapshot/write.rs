@@ -1,9 +1,9 @@
 //! Writing a snapshot: parts into blocks, blocks into chunks, chunks into a file.
 
 use super::PART_BYTES_MAX;
-use super::error::is_full;
 use super::header::{CHUNK, FRAME, Header, chunk_checksum, salt};
 use crate::codec;
+use crate::disk::is_full;
 use std::io;
 use xxhash_rust::xxh3::Xxh3;
 

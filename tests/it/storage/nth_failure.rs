@@ -31,8 +31,11 @@ fn work(disk: &SimulatedDisk, until: u64) -> (u64, Option<String>) {
         Ok(lone) => lone,
         Err(error) => return (0, Some(error)),
     };
+    let mut refused = 0;
     while lone.next < until && lone.stopped().is_none() {
-        assert!(lone.work() || lone.stopped().is_some(), "it goes on or it stops");
+        // A transaction is refused if the next segment of the log could not be made. The next attempt succeeds.
+        refused += u64::from(!lone.work() && lone.stopped().is_none());
+        assert!(refused <= 2, "it goes on or it stops");
     }
     (lone.next, lone.stopped())
 }
@@ -60,7 +63,9 @@ fn whatever_fails_first_nothing_acknowledged_is_lost() {
             assert!(lone.next >= acknowledged, "{what}: {} are there", lone.next);
             assert!((0..10).all(|_| lone.work()), "{what}: it goes on");
         }
-        assert!(stops > 0, "{kind:?} failures are noticed");
+        // Names concern only new segments and snapshots, without which the replica continues.
+        let may_continue = matches!(kind, Operation::Name | Operation::FolderSync);
+        assert!(stops > 0 || may_continue, "{kind:?} failures are noticed");
     }
 }
 

@@ -94,12 +94,11 @@ impl Book {
         recorded.expect("the histogram can grow to a year");
     }
 
-    /// A quantile of the waits. It is at most 1 % below an actual wait, and never above; the longest wait is exact.
+    /// A quantile of the waits. It is at most 1 % above an actual wait, never below it, and never above the longest
+    /// wait, which is exact.
     fn wait_s(&self, quantile: f64) -> Option<f64> {
-        let wait_ms = match quantile {
-            1.0 => self.wait_ms_max,
-            _ => self.wait_ms.lowest_equivalent(self.wait_ms.value_at_quantile(quantile)),
-        };
+        let at_most = self.wait_ms.highest_equivalent(self.wait_ms.value_at_quantile(quantile));
+        let wait_ms = if quantile < 1.0 { at_most.min(self.wait_ms_max) } else { self.wait_ms_max };
         (!self.wait_ms.is_empty()).then_some(wait_ms as f64 / 1000.0)
     }
 
@@ -326,9 +325,16 @@ mod tests {
         for (quantile, wait_s) in [(0.25, 0.0), (0.5, 1.234), (0.75, year_s / 2.0), (1.0, year_s)] {
             let got = book.wait_s(quantile).unwrap();
             assert!((got - wait_s).abs() <= wait_s / 100.0, "{quantile}: {got} for {wait_s}");
-            assert!(got <= wait_s, "{quantile}: {got} for {wait_s}");
+            assert!(got >= wait_s, "{quantile}: {got} for {wait_s}");
         }
         assert_eq!(book.wait_s(1.0), Some(year_s));
+    }
+
+    #[test]
+    fn equal_waits_are_exact() {
+        let mut book = Book::new();
+        book.placed(100_000, 50);
+        assert_eq!([0.5, 0.99, 1.0].map(|quantile| book.wait_s(quantile)), [Some(100.0); 3]);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! and shows the names there.
 
 use super::html::{escape, label, section};
-use super::number::{NOTHING, count, duration, percent, percent_of, plural, wide};
+use super::number::{NOTHING, count, duration, micros, percent, percent_of, plural, wide};
 use super::{ResourceReport, RunReport, SchedulerReport, Unplaced, tenants};
 
 /// Maximum number of reasons on the page, which is more than a reader reads.
@@ -67,8 +67,8 @@ pub(super) fn schedulers(report: &RunReport) -> String {
         .schedulers
         .iter()
         .map(|scheduler| {
-            let p50 = duration(scheduler.decision_us_p50 * 1e-6);
-            scheduler_row(scheduler, [p50, duration(scheduler.decision_us_p99 * 1e-6)], "tr")
+            let decision = [scheduler.decision_us_p50, scheduler.decision_us_p99].map(micros);
+            scheduler_row(scheduler, decision, "tr")
         })
         .collect();
     if report.schedulers.len() > 1 {

@@ -98,10 +98,10 @@ pub struct SchedulerReport {
     pub conflicts: u64,
     /// Rejected claims by reason, the most frequent first.
     pub conflict_reasons: Vec<(String, u64)>,
-    /// Median time of a decision in microseconds.
-    pub decision_us_p50: f64,
-    /// 99th percentile of the time of a decision in microseconds.
-    pub decision_us_p99: f64,
+    /// Median time of a decision in microseconds; `None` if there were no decisions.
+    pub decision_us_p50: Option<f64>,
+    /// 99th percentile of the time of a decision in microseconds; `None` if there were no decisions.
+    pub decision_us_p99: Option<f64>,
     /// Seconds that the scheduler spent on decisions.
     pub deciding_s: f64,
     /// The part of `deciding_s` that was spent on rejected claims.

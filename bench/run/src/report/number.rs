@@ -99,6 +99,11 @@ fn long_duration(seconds: f64) -> String {
     format!("{} {} {} {}", rounded(first), large.0, rounded(second), small.0)
 }
 
+/// Formats a time in microseconds as [`duration`] does; returns [`NOTHING`] if there is none.
+pub(super) fn micros(micros: Option<f64>) -> String {
+    micros.map_or_else(|| NOTHING.to_string(), |micros| duration(micros * 1e-6))
+}
+
 /// Formats the tick of an axis, with letters for thousands and millions.
 pub(super) fn short(number: f64) -> String {
     match number.abs() {
@@ -130,6 +135,11 @@ mod tests {
         assert_eq!(plural(1, "task"), "1 task");
         assert_eq!(plural(0, "task"), "0 tasks");
         assert_eq!(plural(1_500, "task"), "1,500 tasks");
+    }
+
+    #[test]
+    fn a_time_that_is_missing_is_not_zero() {
+        assert_eq!([None, Some(0.0), Some(180.0)].map(micros), [NOTHING, "0 s", "180 µs"]);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! It shows what a user needs first: the placed tasks and their rate, the cost of conflicts, the use of the cell, and
 //! why some tasks have no machine. The rest is on the page and in the JSON file.
 
-use super::number::{NOTHING, amount, count, duration, percent, percent_of, plural, wide};
+use super::number::{NOTHING, amount, count, duration, micros, percent, percent_of, plural, wide};
 use super::text::{Align, WIDTH, clean, clip, columns, notes};
 use super::{RebalancingReport, RunReport, SchedulerReport, Unplaced, durable, tenants};
 
@@ -130,8 +130,8 @@ fn schedulers(report: &RunReport) -> String {
         ]),
     ];
     rows.extend(report.schedulers.iter().map(|scheduler| {
-        let p50 = duration(scheduler.decision_us_p50 * 1e-6);
-        scheduler_row(scheduler, [p50, duration(scheduler.decision_us_p99 * 1e-6)])
+        let decision = [scheduler.decision_us_p50, scheduler.decision_us_p99].map(micros);
+        scheduler_row(scheduler, decision)
     }));
     if report.schedulers.len() > 1 {
         // Quantiles of several schedulers cannot be added up.
@@ -229,14 +229,17 @@ mod tests {
             claims: 1_200_000,
             conflicts: 17_101,
             conflict_reasons: vec![("no room".into(), 17_101)],
-            decision_us_p50: 180.0,
-            decision_us_p99: 2_034.0,
+            decision_us_p50: Some(180.0),
+            decision_us_p99: Some(2_034.0),
             deciding_s: 183.2,
             wasted_s: 2.61,
             ..SchedulerReport::default()
         };
-        let service =
-            SchedulerReport { name: "service".into(), decision_us_p50: 5_400.0, ..batch.clone() };
+        let service = SchedulerReport {
+            name: "service".into(),
+            decision_us_p50: Some(5_400.0),
+            ..batch.clone()
+        };
         let resource = |name: &str, capacity: &str, used_at_end, used_at_peak| ResourceReport {
             name: name.into(),
             capacity: capacity.into(),

@@ -31,16 +31,19 @@ pub struct CapacityArgs {
     #[arg(long, value_enum)]
     find: Option<Question>,
     /// Largest number of machines to try [default: ten times as many as in the input].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MACHINES_MAX as u64))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true,
+          value_parser = clap::value_parser!(u64).range(1..=MACHINES_MAX as u64))]
     machines_most: Option<u64>,
     /// Largest load to try, as a multiple of the load of the input.
-    #[arg(long, value_name = "TIMES", default_value = "10", value_parser = thousandths)]
+    #[arg(long, value_name = "TIMES", allow_negative_numbers = true, default_value = "10",
+          value_parser = thousandths)]
     load_most: u64,
     /// Precision of the answer, as a share of the answer.
     ///
     /// The search ends when the difference between a value that meets the objectives and a value that misses them is at
     /// most this share of the answer. With 0, the difference is one machine, or a thousandth of the load.
-    #[arg(long, value_name = "SHARE", default_value = "1%", value_parser = share)]
+    #[arg(long, value_name = "SHARE", allow_hyphen_values = true, default_value = "1%",
+          value_parser = share)]
     precision: f64,
     /// Folder for a report with plots: report.html, report.md, and each plot as SVG and PNG [default: no report].
     #[arg(long, value_name = "DIR")]
@@ -66,32 +69,32 @@ struct ObjectiveArgs {
     /// A job that is still pending at the end of the simulation counts with its wait until then.
     ///
     /// Examples: 30s (for all jobs), batch=30s, service=2m.
-    #[arg(long, value_name = "[KIND=]TIME", value_parser = of_kind::<Time>)]
+    #[arg(long, value_name = "[KIND=]TIME", allow_hyphen_values = true, value_parser = of_kind::<Time>)]
     wait_p50: Vec<OfKind<Time>>,
     /// Nine of ten jobs wait at most this time until all of their tasks are placed.
-    #[arg(long, value_name = "[KIND=]TIME", value_parser = of_kind::<Time>)]
+    #[arg(long, value_name = "[KIND=]TIME", allow_hyphen_values = true, value_parser = of_kind::<Time>)]
     wait_p90: Vec<OfKind<Time>>,
     /// 99 of 100 jobs wait at most this time until all of their tasks are placed.
-    #[arg(long, value_name = "[KIND=]TIME", value_parser = of_kind::<Time>)]
+    #[arg(long, value_name = "[KIND=]TIME", allow_hyphen_values = true, value_parser = of_kind::<Time>)]
     wait_p99: Vec<OfKind<Time>>,
     /// Half of the jobs have all of their tasks placed within this time of submission.
     ///
     /// A job that is still pending at the end of the simulation counts as never placed, however short its wait.
     ///
     /// Examples: 30s (for all jobs), batch=30s, service=2m.
-    #[arg(long, value_name = "[KIND=]TIME", value_parser = of_kind::<Time>)]
+    #[arg(long, value_name = "[KIND=]TIME", allow_hyphen_values = true, value_parser = of_kind::<Time>)]
     placed_p50: Vec<OfKind<Time>>,
     /// Nine of ten jobs have all of their tasks placed within this time of submission.
-    #[arg(long, value_name = "[KIND=]TIME", value_parser = of_kind::<Time>)]
+    #[arg(long, value_name = "[KIND=]TIME", allow_hyphen_values = true, value_parser = of_kind::<Time>)]
     placed_p90: Vec<OfKind<Time>>,
     /// 99 of 100 jobs have all of their tasks placed within this time of submission.
-    #[arg(long, value_name = "[KIND=]TIME", value_parser = of_kind::<Time>)]
+    #[arg(long, value_name = "[KIND=]TIME", allow_hyphen_values = true, value_parser = of_kind::<Time>)]
     placed_p99: Vec<OfKind<Time>>,
     /// At least this share of the jobs is placed completely. Examples: 99% (of all jobs), batch=99.9%.
-    #[arg(long, value_name = "[KIND=]SHARE", value_parser = of_kind::<Share>)]
+    #[arg(long, value_name = "[KIND=]SHARE", allow_hyphen_values = true, value_parser = of_kind::<Share>)]
     placed: Vec<OfKind<Share>>,
     /// At most this share of the processors, and of the memory, is allocated on average, such as 80%.
-    #[arg(long, value_name = "SHARE", value_parser = share)]
+    #[arg(long, value_name = "SHARE", allow_hyphen_values = true, value_parser = share)]
     used: Option<f64>,
 }
 

@@ -29,7 +29,7 @@ pub struct CompatArgs {
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
     /// Compare only the first N rows [default: all].
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     rows: Option<NonZeroUsize>,
     /// Also print the number of tasks and the processor time of each run.
     #[arg(short, long)]

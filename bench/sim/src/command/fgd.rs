@@ -37,10 +37,10 @@ pub struct FgdArgs {
     #[arg(long, value_enum)]
     policy: Vec<PolicyChoice>,
     /// Number of random orders of arrival
-    #[arg(long, value_name = "N", default_value = "10")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value = "10")]
     seeds: NonZeroU32,
     /// Place each task on a random one of the K best machines, as concurrent schedulers do to avoid conflicts
-    #[arg(long, value_name = "K", default_value = "1")]
+    #[arg(long, value_name = "K", allow_negative_numbers = true, default_value = "1")]
     among: NonZeroUsize,
     /// End with exit code 1 if a result differs too much from the published one, or if none is published
     ///

@@ -19,10 +19,11 @@ use std::process::ExitCode;
 #[derive(Debug, Args)]
 pub struct FutureArgs {
     /// Number of hours to simulate.
-    #[arg(long, value_name = "HOURS", default_value = "1", value_parser = hours)]
+    #[arg(long, value_name = "HOURS", allow_negative_numbers = true, default_value = "1",
+          value_parser = hours)]
     end: f64,
     /// Run time of batch tasks whose job has no runtime estimate, such as 10m or 2h [default: they never end].
-    #[arg(long, value_name = "TIME", value_parser = super::scaling::time)]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = super::scaling::time)]
     run_time: Option<f64>,
     /// Output format.
     #[arg(short, long, value_enum, default_value = "table")]
@@ -41,7 +42,8 @@ struct ChangeArgs {
     #[arg(long, value_name = "N,cpu=CORES,...")]
     add_machines: Vec<Alike>,
     /// Number of machines after the change, with the same mix of machine types [default: unchanged].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=MACHINES_MAX as i64))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true,
+          value_parser = clap::value_parser!(u32).range(1..=MACHINES_MAX as i64))]
     machines: Option<u32>,
     /// Machine to drain: it accepts no new tasks. May be repeated.
     #[arg(long, value_name = "NAME")]
@@ -52,7 +54,7 @@ struct ChangeArgs {
     /// Load after the change, as a multiple of the present load [default: 1].
     ///
     /// Below 1, some jobs are left out; above 1, copies of some jobs arrive in the first five minutes.
-    #[arg(long, value_name = "TIMES", value_parser = thousandths)]
+    #[arg(long, value_name = "TIMES", allow_negative_numbers = true, value_parser = thousandths)]
     load: Option<u64>,
     /// Architecture after the change [default: the value of --arch].
     #[arg(long, value_enum)]

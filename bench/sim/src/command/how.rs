@@ -68,7 +68,7 @@ pub struct HowArgs {
 #[derive(Debug, Args)]
 pub(super) struct EndArgs {
     /// End the run after this many simulated hours [default: a second after the last arrival; for `capacity`, ten minutes later].
-    #[arg(long, value_name = "HOURS", value_parser = hours)]
+    #[arg(long, value_name = "HOURS", allow_negative_numbers = true, value_parser = hours)]
     end: Option<f64>,
 }
 

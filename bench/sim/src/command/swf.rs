@@ -41,14 +41,14 @@ pub struct SwfArgs {
     ties: TiesChoice,
     /// Only for --policy omega: number of jobs, from the head of the queue, whose starts are planned; 0 disables
     /// backfill
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 1)]
     depth: u16,
     /// Only for --policy omega: processors of each machine; must divide the total number of processors
-    #[arg(long, value_name = "N", default_value = "1")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value = "1")]
     cores: NonZeroU64,
     /// Total number of processors [default: MaxProcs in the header of the log, else MaxNodes, else the processors of
     /// the largest job]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     processors: Option<NonZeroU64>,
     /// Output format
     #[arg(short, long, value_enum, default_value = "table")]

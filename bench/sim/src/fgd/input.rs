@@ -30,7 +30,7 @@ impl Input {
     /// Reads machines and tasks.
     ///
     /// # Errors
-    /// If a file is missing or invalid, no machine has devices, or there is no task.
+    /// If a file is missing or invalid, no machine has devices, or no task asks for one.
     pub fn read(machines: &Path, tasks: &Path) -> Result<Input, LoadError> {
         let mut models = Vec::new();
         let list = read_machines(machines, &mut models)?;
@@ -40,6 +40,9 @@ impl Input {
         let shapes = read_tasks(tasks, &models)?;
         if shapes.is_empty() {
             return Err(LoadError::new(tasks, "there is no task"));
+        }
+        if shapes.iter().all(|shape| shape.devices == 0) {
+            return Err(LoadError::new(tasks, "no task asks for a GPU"));
         }
         Ok(Input { machines: list, tasks: shapes })
     }

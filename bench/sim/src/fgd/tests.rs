@@ -260,6 +260,7 @@ fn lists_are_read_and_their_faults_told() {
     let cases = [
         ("a,1,2,0,\n", task, "m.csv: no machine has devices"),
         (machines, "", "t.csv: there is no task"),
+        (machines, "x,1,2,0,,\n", "t.csv: no task asks for a GPU"),
         ("a,1,2,33,T4\n", task, "m.csv:2: gpu: \"33\" is too large: must be at most 32"),
         ("a,x,2,1,T4\n", task, "m.csv:2: cpu_milli: \"x\" is not a number"),
         (machines, "x,1,2,1,0,\n", "t.csv:2: gpu_milli: is 0 although the task asks for a GPU"),

@@ -94,6 +94,7 @@ impl Trace {
         trace.jobs.sort_by_key(|job| job.submit_ms);
         let first_ms = trace.jobs[0].submit_ms;
         trace.jobs.iter_mut().for_each(|job| job.submit_ms -= first_ms);
+        trace.check_times(file)?;
         if unrequested > 0 {
             trace.notes.push(format!(
                 "the actual run time of {} is used as estimate, because the requested time is \
@@ -110,6 +111,17 @@ impl Trace {
             ));
         }
         Ok(trace)
+    }
+
+    /// Checks that all times of a simulation fit in 64 bits, even if the jobs run one after the other.
+    fn check_times(&self, file: &Path) -> Result<(), LoadError> {
+        let last_ms = self.jobs.last().map_or(0, |job| job.submit_ms);
+        let end_ms =
+            self.jobs.iter().try_fold(last_ms, |end_ms, job| end_ms.checked_add(job.requested_ms));
+        end_ms.map(drop).ok_or_else(|| {
+            let message = "the run times are too large: their sum is more than 584 million years";
+            LoadError::new(file, message)
+        })
     }
 
     /// Reason why no job is left.

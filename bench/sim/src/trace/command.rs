@@ -64,13 +64,16 @@ pub struct SynthArgs {
     /// Number of machines, such as 5000, or x4 for four times as many as in the example.
     ///
     /// The rate of arrivals grows in proportion.
-    #[arg(long, value_name = "xN|N", default_value = "x1", value_parser = size, help_heading = "Result")]
+    #[arg(long, value_name = "xN|N", allow_negative_numbers = true, default_value = "x1",
+          value_parser = size, help_heading = "Result")]
     out_machines: Size,
     /// Load per machine, as a multiple of the example's load per machine: x1.5 for 50 % more jobs.
-    #[arg(long, value_name = "xF", default_value = "x1", value_parser = factor, help_heading = "Result")]
+    #[arg(long, value_name = "xF", allow_negative_numbers = true, default_value = "x1",
+          value_parser = factor, help_heading = "Result")]
     out_load: u64,
     /// Length in hours [default: the length of the example].
-    #[arg(long, value_name = "HOURS", value_parser = hours, help_heading = "Result")]
+    #[arg(long, value_name = "HOURS", allow_negative_numbers = true, value_parser = hours,
+          help_heading = "Result")]
     out_hours: Option<u64>,
     /// Seed of all random choices.
     #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 1)]

@@ -69,6 +69,48 @@ fn bad_input_ends_with_one_line() {
 }
 
 #[test]
+fn a_log_whose_times_have_a_sum_above_64_bits_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let job = |i| format!("{i} 0 0 1000000000000000 1 -1 -1 1 -1 -1 1 1 1 -1 -1 -1 -1 -1\n");
+    let run = |jobs: u64| {
+        let log: String = (1..=jobs).map(job).collect();
+        std::fs::write(dir.path().join("a.swf"), log).unwrap();
+        let said = command(&["swf", "a.swf"]).current_dir(dir.path()).output();
+        let said = said.expect("the command starts");
+        (said.status.code(), text(&said.stderr))
+    };
+    let (code, complained) = run(18);
+    assert_eq!(code, Some(0), "{complained}");
+    let (code, complained) = run(21);
+    assert_eq!(code, Some(2), "{complained}");
+    assert!(complained.contains("a.swf: the run times are too large"), "{complained}");
+}
+
+#[test]
+fn numbers_out_of_bounds_are_named() {
+    let cases = [
+        ("swf a.swf --cores 0", "must be at least 1"),
+        ("swf a.swf --processors 0", "must be at least 1"),
+        ("swf a.swf --depth -1", "invalid value '-1' for '--depth <N>'"),
+        ("fgd --data d --among 0", "must be at least 1"),
+        ("compat --ref r --data d --rows 0", "must be at least 1"),
+        ("run --end -1", "invalid value '-1' for '--end <HOURS>'"),
+        ("what-if --from c --load -1", "invalid value '-1' for '--load <TIMES>'"),
+        ("capacity --placed -1%", "must be a share such as 99% or 0.99"),
+        ("capacity --used -1%", "must be a share such as 99% or 0.99"),
+        ("capacity --used 1 --precision -1", "must be a share such as 99% or 0.99"),
+        ("trace synth --out o --out-load -2", "must be a factor from x0.001 to x1000"),
+    ];
+    for (arguments, expected) in cases {
+        let words: Vec<&str> = arguments.split(' ').collect();
+        let said = command(&words).output().expect("the command starts");
+        let complained = text(&said.stderr);
+        assert_eq!(said.status.code(), Some(2), "{arguments}: {complained}");
+        assert!(complained.contains(expected), "{arguments}: {complained}");
+    }
+}
+
+#[test]
 fn a_log_of_centuries_is_refused_and_one_in_milliseconds_is_not() {
     let dir = tempfile::tempdir().unwrap();
     let job = |submit_s: u64| format!("1 {submit_s} 0 30 1 -1 -1 1 -1 -1 1 1 1 -1 -1 -1 -1 -1\n");

@@ -9,6 +9,7 @@ use crate::measure::Options;
 use crate::measure::cells::{self, Made};
 use crate::measure::clock::median;
 use crate::measure::scaling;
+use crate::print::say;
 use clap::Args;
 use costs::Costs;
 use omega_sim::plot::{Axis, Line, Plot, Style};
@@ -71,23 +72,20 @@ pub(crate) fn print(args: &ModelArgs) -> ExitCode {
         eprintln!("measuring placements, {claims} per transaction");
         Model::measure(&options, &made, claims)
     });
-    println!("Costs of a placement, by the number of workers that take turns on one thread:");
+    say!("Costs of a placement, by the number of workers that take turns on one thread:");
     for model in &models {
         model.print_costs();
     }
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    println!("\nPlacements on {processors} processors, M/s (fitted to the rate of two workers):");
+    say!("\nPlacements on {processors} processors, M/s (fitted to the rate of two workers):");
     for model in &models {
         model.print_check(processors);
     }
-    println!("\nPredicted placements, M/s:");
+    say!("\nPredicted placements, M/s:");
     for model in &models {
         model.print_rates(0.0);
     }
-    println!(
-        "\nPredicted placements, M/s, if each takes {} us longer without the lock:",
-        LONGER / 1e3
-    );
+    say!("\nPredicted placements, M/s, if each takes {} us longer without the lock:", LONGER / 1e3);
     for model in &models {
         model.print_rates(LONGER);
     }
@@ -135,7 +133,7 @@ impl Model {
     }
 
     fn print_costs(&self) {
-        println!("{} per transaction", self.claims());
+        say!("{} per transaction", self.claims());
         row("  workers", WORKERS.iter().map(ToString::to_string));
         let figures = |figure: fn(&Costs) -> f64| {
             self.costs.iter().map(move |costs| format!("{:.0}", figure(costs)))
@@ -146,15 +144,15 @@ impl Model {
     }
 
     fn print_check(&self, processors: usize) {
-        println!("{} per transaction", self.claims());
+        say!("{} per transaction", self.claims());
         row("  workers", WORKERS.iter().take(MEASURED).map(ToString::to_string));
         row("  measured", self.measured.into_iter().map(millions));
         row("  predicted", (0..MEASURED).map(|at| millions(self.rate(at, processors, 0.0))));
-        println!("  fitted: {:.0} ns per placement to fetch cache lines", self.fetch);
+        say!("  fitted: {:.0} ns per placement to fetch cache lines", self.fetch);
     }
 
     fn print_rates(&self, longer: f64) {
-        println!("{} per transaction", self.claims());
+        say!("{} per transaction", self.claims());
         row("  workers", WORKERS.iter().map(ToString::to_string));
         for processors in PROCESSORS {
             let rates = (0..WORKERS.len()).map(|at| millions(self.rate(at, processors, longer)));
@@ -169,7 +167,7 @@ fn millions(per_s: f64) -> String {
 
 fn row(name: &str, cells: impl Iterator<Item = String>) {
     let cells: String = cells.map(|cell| format!("{cell:>8}")).collect();
-    println!("{name:<32}{cells}");
+    say!("{name:<32}{cells}");
 }
 
 /// Plot of predicted rates on few and on many processors; for 10 claims, also with [`LONGER`].

@@ -82,10 +82,11 @@ fn error_in_line(root: &Command, words: &[String], error: &mut clap::Error) -> S
 }
 
 /// Replacements for the error messages of Rust's number parsers.
-const NUMBERS: [(&str, &str); 5] = [
+const NUMBERS: [(&str, &str); 6] = [
     ("invalid digit found in string", "must be a whole number"),
     ("cannot parse integer from empty string", "must be a whole number"),
     ("number too large to fit in target type", "is too large"),
+    ("number would be zero for non-zero type", "must be at least 1"),
     ("invalid float literal", "must be a number"),
     ("cannot parse float from empty string", "must be a number"),
 ];

@@ -3,7 +3,7 @@
 //! Each function parses one form. Its error is half a sentence that describes what is wrong with the text.
 
 use crate::text::amount::{Amount, AmountError};
-use crate::text::decimal::{Decimal, Rounding};
+use crate::text::decimal::{Decimal, DecimalError, Rounding};
 use omega_core::limits::{AMOUNT_MAX, LABELS_MAX, RULES_PER_GROUP_MAX};
 use omega_core::text::check_name;
 use omega_core::{
@@ -27,6 +27,9 @@ pub(crate) fn bytes(text: &str, rounding: Rounding) -> Result<u64, String> {
 
 /// Parses seconds, and returns milliseconds.
 pub(super) fn seconds(text: &str) -> Result<u64, String> {
+    if Decimal::parse(text) == Err(DecimalError::NotANumber) {
+        return Err(format!("{text:?} must be a number of seconds, such as 90"));
+    }
     scaled(text, text, 1000, Rounding::Nearest)
 }
 

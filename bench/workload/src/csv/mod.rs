@@ -232,6 +232,13 @@ fn kinds(tables: &[&Table]) -> Result<Kinds, LoadError> {
         for column in table.columns() {
             let Some(name) = column.strip_prefix(RESOURCE) else { continue };
             let error = |message: String| table.error_at(Some(column), message);
+            if name.is_empty() {
+                let message = format!(
+                    "the header has a column {RESOURCE:?} without the name of a resource kind: \
+                     add the name, as in {RESOURCE}fpga"
+                );
+                return Err(table.error_at(None, message));
+            }
             forms::name(name).map_err(error)?;
             if standard.by_name(name).is_some() {
                 return Err(error(format!("{name} has a column of its own")));

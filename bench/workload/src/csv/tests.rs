@@ -110,6 +110,11 @@ fn faults_of_machines_are_told_in_one_line() {
              zone, rack, labels, taints, resource:NAME",
         ),
         ("name,cpu,memory,\n", ":1: a column has no name"),
+        (
+            "name,cpu,memory,resource:\n",
+            ":1: the header has a column \"resource:\" without the name of a resource kind: add the \
+             name, as in resource:fpga",
+        ),
         ("name,cpu,memory,resource:gpu\n", ":1: resource:gpu: gpu has a column of its own"),
         ("name,cpu,memory\n", ": the table has no machines: give it a row for each machine"),
         (
@@ -211,7 +216,8 @@ fn faults_of_jobs_are_told_in_one_line() {
             "is given, but the row has no gpu: fill in the column gpu too, or \
              leave the column gpu_share empty",
         ),
-        ("run_s", "soon", "\"soon\" is not a number"),
+        ("run_s", "soon", "\"soon\" must be a number of seconds, such as 90"),
+        ("arrival_s", "1h", "\"1h\" must be a number of seconds, such as 90"),
         ("arrival_s", "-1", "\"-1\" is negative"),
         ("arrival_s", "1e18", "\"1e18\" is too large: at most 2^50 milliseconds are allowed"),
         ("kind", "cron", "\"cron\" is not a kind of job: it must be service or batch"),

@@ -184,8 +184,9 @@ impl Tasks {
         }
         if lost > 0 {
             notes.push(format!(
-                "{} ran at the start on machines that are not in the trace, and are pending instead",
-                plural(lost, "task")
+                "{} ran at the start on machines that are not in the trace, and {} pending instead",
+                plural(lost, "task"),
+                if lost == 1 { "is" } else { "are" }
             ));
         }
         notes

@@ -39,6 +39,14 @@ pub enum ObjectivesError {
         /// The given value.
         given: u32,
     },
+    /// A flag names a term or kind more than once. Give it once.
+    #[error("{flag}: {name} is given twice: give it once")]
+    Twice {
+        /// The flag.
+        flag: &'static str,
+        /// The term or kind.
+        name: String,
+    },
     /// The percentage is out of bounds. Choose one within them.
     #[error("{place}: {given} must be from 1 to {} percent", PAIR_PERCENT_MAX)]
     Percent {

@@ -193,6 +193,8 @@ fn objectives(
         objectives.pairs =
             pairs.iter().enumerate().map(pair).collect::<Result<_, ObjectivesError>>()?;
     }
+    check_once("--weight", overrides.weights)?;
+    check_once("--safety", overrides.safety)?;
     let weights = file.weight.iter();
     let weights = weights.map(|(term, weight)| (place(&format!("weight.{term}")), term, weight));
     let flags = overrides.weights.iter().map(|(term, n)| ("--weight".to_owned(), term, n));
@@ -233,6 +235,15 @@ fn objectives(
         objectives.level = level_of(Some(label));
     }
     Ok(objectives)
+}
+
+/// Checks that a flag names each term or kind at most once.
+fn check_once(flag: &'static str, pairs: &[(String, u32)]) -> Result<(), ObjectivesError> {
+    let earlier = |i: usize, name: &String| pairs[..i].iter().any(|(earlier, _)| earlier == name);
+    match pairs.iter().enumerate().find(|(i, (name, _))| earlier(*i, name)) {
+        Some((_, (name, _))) => Err(ObjectivesError::Twice { flag, name: name.clone() }),
+        None => Ok(()),
+    }
 }
 
 fn set_weight(

@@ -41,8 +41,8 @@ const FIELDS: [&str; 18] = [
     "think time",
 ];
 
-/// Largest time or count that is accepted: 10^15. As seconds that is 30 million years; in milliseconds, sums of such
-/// times fit in 64 bits.
+/// Largest time or count that is accepted: 10^15. As seconds that is 30 million years; in milliseconds, the sum of
+/// a few such times fits in 64 bits.
 const NUMBER_MAX: u64 = 1_000_000_000_000_000;
 
 /// A job of a log, with the fields that batch schedulers use.

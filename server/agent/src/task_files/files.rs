@@ -16,6 +16,9 @@ use std::path::{Path, PathBuf};
 /// Rights of files, which only the agent's user may read.
 const PRIVATE: Mode = Mode::RUSR.union(Mode::WUSR);
 
+/// Bytes for which there is room from the start when a file is read. Most files are smaller.
+const USUAL_BYTES: u64 = 4 << 10;
+
 /// Flags of each open.
 const SAFE: OFlags =
     OFlags::NOFOLLOW.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
@@ -26,18 +29,35 @@ pub(crate) fn open_folder(path: &Path) -> io::Result<OwnedFd> {
     Ok(rustix::fs::openat(CWD, path, flags | SAFE, Mode::empty())?)
 }
 
+/// A folder from [`make_folder`].
+#[derive(Debug)]
+pub(crate) struct Made {
+    pub(crate) folder: OwnedFd,
+    /// Whether the folder was created, so it is empty.
+    pub(crate) is_new: bool,
+}
+
 /// Opens a folder. Creates it with at most these rights if it is missing, also in the place of a file or a link. Its
 /// parent must exist.
-pub(crate) fn make_folder(path: &Path, rights: Mode) -> io::Result<OwnedFd> {
+pub(crate) fn make_folder(path: &Path, rights: Mode) -> io::Result<Made> {
     let (within, name) = place(path)?;
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | SAFE;
-    match rustix::fs::openat(&within, name, flags, Mode::empty()) {
+    let open = || {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | SAFE;
+        rustix::fs::openat(&within, name, flags, Mode::empty())
+    };
+    // Most folders are missing.
+    let is_new = match rustix::fs::mkdirat(&within, name, rights) {
+        Ok(()) => true,
+        Err(Errno::EXIST) => false,
+        Err(why) => return Err(why.into()),
+    };
+    match open() {
         Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {
             remove(path)?;
             rustix::fs::mkdirat(&within, name, rights)?;
-            Ok(rustix::fs::openat(&within, name, flags, Mode::empty())?)
+            Ok(Made { folder: open()?, is_new: true })
         }
-        folder => Ok(folder?),
+        folder => Ok(Made { folder: folder?, is_new }),
     }
 }
 
@@ -64,8 +84,17 @@ pub(crate) fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
 
 /// Reads at most `bytes_max` bytes from the beginning of a file.
 pub(crate) fn read_start(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
+    let mut bytes = Vec::with_capacity(bytes_max.min(USUAL_BYTES) as usize);
     open(path)?.take(bytes_max).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Reads a file that only the kernel can have written, such as one in `/proc`, usually by one call. These files have no
+/// size, so that the standard library would read a few bytes at first.
+pub(crate) fn read_kernel(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(USUAL_BYTES as usize);
+    // Links are followed, because `/proc/self` is one. A file alone would be asked for its size.
+    File::open(path)?.take(u64::MAX).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
@@ -74,15 +103,23 @@ pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<File> {
     let mut unfinished = path.as_os_str().to_owned();
     unfinished.push(".new");
     let unfinished = PathBuf::from(unfinished);
-    remove(&unfinished)?;
+    let (within, to) = place(path)?;
+    let from = unfinished.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
     let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::EXCL;
-    let mut file = open_as(&unfinished, flags)?;
+    let mut file = match open_within(&within, &unfinished, flags) {
+        Err(why) if why.kind() == io::ErrorKind::AlreadyExists => {
+            remove(&unfinished)?;
+            open_within(&within, &unfinished, flags)?
+        }
+        file => file?,
+    };
     file.write_all(bytes)?;
-    let (within, from) = place(&unfinished)?;
-    let (_, to) = place(path)?;
-    if let Err(Errno::ISDIR) = rustix::fs::renameat(&within, from, &within, to) {
-        remove(path)?;
-        rustix::fs::renameat(&within, from, &within, to)?;
+    match rustix::fs::renameat(&within, from, &within, to) {
+        Err(Errno::ISDIR) => {
+            remove(path)?;
+            rustix::fs::renameat(&within, from, &within, to)?;
+        }
+        renamed => renamed?,
     }
     Ok(file)
 }
@@ -111,7 +148,13 @@ pub(crate) fn names(folder: &Path, names_max: usize) -> io::Result<Vec<String>> 
 }
 
 fn open_as(path: &Path, flags: OFlags) -> io::Result<File> {
-    let (within, name) = place(path)?;
+    let (within, _) = place(path)?;
+    open_within(&within, path, flags)
+}
+
+/// Opens a file whose folder is open.
+fn open_within(within: &OwnedFd, path: &Path, flags: OFlags) -> io::Result<File> {
+    let name = path.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
     let file = rustix::fs::openat(within, name, flags | SAFE, PRIVATE)?;
     if FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode) == FileType::RegularFile {
         return Ok(File::from(file));

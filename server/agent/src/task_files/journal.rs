@@ -138,22 +138,23 @@ impl Writer {
         Ok(writer)
     }
 
-    /// Appends an entry. If the journal is full, it is replaced by one that contains only the process of the supervisor,
-    /// the last status, and this entry.
-    pub(crate) fn append(&mut self, entry: &Entry) -> io::Result<()> {
-        let line = line(entry)?;
-        let before = match entry {
-            Entry::Status(_) => {
+    /// Appends entries by one write, so that the agent reads the journal once. If the journal is full, it is replaced by
+    /// one that contains only the process of the supervisor, the last status, and these entries.
+    pub(crate) fn append(&mut self, entries: &[Entry]) -> io::Result<()> {
+        let before = self.status.clone();
+        let mut added = Vec::new();
+        for entry in entries {
+            let line = line(entry)?;
+            if let Entry::Status(_) = entry {
                 self.status.clone_from(&line);
-                &[][..]
             }
-            _ => &self.status,
-        };
+            added.extend(line);
+        }
         if self.length < REWRITE_BYTES {
-            return self.write(&line);
+            return self.write(&added);
         }
         // If this fails, the present journal stays in use.
-        let lines = [&*self.first, before, &*line].concat();
+        let lines = [&*self.first, &*before, &*added].concat();
         let file = files::replace(&self.folder.join(JOURNAL), &lines)?;
         (self.file, self.length, self.is_torn) = (file, lines.len() as u64, false);
         Ok(())
@@ -183,10 +184,10 @@ mod tests {
         assert_eq!(Journal::read(folder.path()), Journal::default());
         let mut writer = Writer::create(folder.path(), PROCESS).unwrap();
         let status = Status { running: true, ready: true, ..Status::default() };
-        writer.append(&Entry::Status(status.clone())).unwrap();
-        writer.append(&Entry::Status(Status { ending: true, ..status.clone() })).unwrap();
-        writer.append(&Entry::UsedCpu(7)).unwrap();
-        writer.append(&Entry::Ended(Exit::Code(3))).unwrap();
+        writer.append(&[Entry::Status(status.clone())]).unwrap();
+        writer.append(&[Entry::Status(Status { ending: true, ..status.clone() })]).unwrap();
+        writer.append(&[Entry::UsedCpu(7)]).unwrap();
+        writer.append(&[Entry::Ended(Exit::Code(3))]).unwrap();
         append(folder.path(), &Entry::Confirmed).unwrap();
         let expected = Journal {
             supervisor: Some(PROCESS),
@@ -213,9 +214,9 @@ mod tests {
         // Simulates a full disk, which takes only part of an entry.
         writer.write(b"{\"ended\":").unwrap();
         writer.file = File::open("/dev/null").unwrap();
-        writer.append(&Entry::Ended(Exit::Code(1))).unwrap_err();
+        writer.append(&[Entry::Ended(Exit::Code(1))]).unwrap_err();
         writer.file = files::append(&folder.path().join(JOURNAL)).unwrap();
-        writer.append(&Entry::Ended(Exit::Code(2))).unwrap();
+        writer.append(&[Entry::Ended(Exit::Code(2))]).unwrap();
         assert_eq!(Journal::read(folder.path()).end, Some(Exit::Code(2)));
     }
 
@@ -226,9 +227,9 @@ mod tests {
         // Simulates a disk on which no file can be created.
         let present = std::mem::replace(&mut writer.folder, folder.path().join("missing"));
         writer.length = REWRITE_BYTES;
-        writer.append(&Entry::Ended(Exit::Code(1))).unwrap_err();
+        writer.append(&[Entry::Ended(Exit::Code(1))]).unwrap_err();
         (writer.folder, writer.length) = (present, 0);
-        writer.append(&Entry::Ended(Exit::Code(2))).unwrap();
+        writer.append(&[Entry::Ended(Exit::Code(2))]).unwrap();
         assert_eq!(Journal::read(folder.path()).end, Some(Exit::Code(2)));
     }
 
@@ -238,7 +239,7 @@ mod tests {
         let mut writer = Writer::create(folder.path(), PROCESS).unwrap();
         for restarts in 0..2000 {
             let status = Status { restarts, last: Some(Exit::Code(1)), ..Status::default() };
-            writer.append(&Entry::Status(status)).unwrap();
+            writer.append(&[Entry::Status(status)]).unwrap();
             let length = folder.path().join(JOURNAL).metadata().unwrap().len();
             assert!(length < REWRITE_BYTES + 200, "{length}");
             let read = Journal::read(folder.path());

@@ -1,5 +1,6 @@
 //! The registration of an agent's machine. A machine that the cell has already keeps its taints, and another agent does
-//! not take it over while its own agent is reachable.
+//! not take it over while its own agent is reachable. The cell may register less than the agent offers, because it
+//! keeps what an operator has set.
 
 use super::{AGENT, is_unreachable};
 use crate::connect::MESSAGE_BYTES_MAX;
@@ -32,11 +33,13 @@ pub(super) async fn register(
         machine.labels = Labels::new(labels.chain([(AGENT.into(), NO_ID.into())]));
     }
     let name = machine_ref::Machine::Name(machine.name.to_string());
-    let named = proto::MachineRef { machine: Some(name) };
-    match client.get_machine(proto::GetMachineRequest { machine: Some(named) }).await {
+    let named =
+        proto::GetMachineRequest { machine: Some(proto::MachineRef { machine: Some(name) }) };
+    let mut may_differ = false;
+    match client.get_machine(named.clone()).await {
         Ok(answer) => {
-            let registered = answer.into_inner().machine.and_then(|registered| registered.machine);
-            if let Some(registered) = registered.map(Machine::try_from).transpose()? {
+            if let Some(registered) = described(answer)? {
+                may_differ = registered != machine;
                 if !may_take_over(&registered, &machine) {
                     let name = &machine.name;
                     return Err(ApiError::new(
@@ -60,7 +63,54 @@ pub(super) async fn register(
     let request = proto::RegisterMachineRequest { machine: Some((&machine).into()) };
     let answer = client.register_machine(request).await?.into_inner();
     let missing = || ApiError::new(ErrorCode::Internal, "the answer has no id");
-    Ok(answer.id.ok_or_else(missing)?.into())
+    let id = answer.id.ok_or_else(missing)?.into();
+    // The machine is registered, so an error of this call is not one of the registration.
+    if may_differ
+        && let Ok(answer) = client.get_machine(named).await
+        && let Ok(Some(registered)) = described(answer)
+    {
+        warn(&registered, &machine);
+    }
+    Ok(id)
+}
+
+/// The machine in an answer.
+fn described(
+    answer: tonic::Response<proto::GetMachineResponse>,
+) -> Result<Option<Machine>, ApiError> {
+    let registered = answer.into_inner().machine.and_then(|registered| registered.machine);
+    Ok(registered.map(Machine::try_from).transpose()?)
+}
+
+/// Logs what the cell did not accept of the offered machine.
+fn warn(registered: &Machine, offered: &Machine) {
+    let differ = differences(registered, offered);
+    if !differ.is_empty() {
+        tracing::warn!(
+            machine = %offered.name, differ = differ.join(", "),
+            "the cell keeps the known description of the machine, which differs from what the \
+             agent offers: to accept the offer, let an operator use `omega machine add`, or \
+             `omega machine remove` and start the agent again"
+        );
+    }
+}
+
+/// Names of the offered properties that the registered machine does not have. Labels that only the registered machine
+/// has are those of an operator.
+fn differences(registered: &Machine, offered: &Machine) -> Vec<String> {
+    let fields = [
+        ("capacity", registered.capacity != offered.capacity),
+        ("overcommit", registered.overcommit != offered.overcommit),
+        ("devices", registered.devices != offered.devices),
+        ("NUMA nodes", registered.numa != offered.numa),
+    ];
+    let fields = fields.into_iter().filter(|(_, differs)| *differs);
+    let labels = offered.labels.iter();
+    let labels = labels.filter(|(key, value)| registered.labels.get(key) != Some(*value));
+    fields
+        .map(|(field, _)| field.to_owned())
+        .chain(labels.map(|(key, _)| format!("label {key}")))
+        .collect()
 }
 
 #[cfg(test)]
@@ -86,5 +136,18 @@ mod tests {
             assert!(may_take_over(&silent, &machine(given)));
         }
         assert!(may_take_over(&Machine::new("box", Amounts::new([1])), &machine("1f")));
+    }
+
+    #[test]
+    fn the_agent_names_what_the_cell_did_not_accept() {
+        let mut registered = Machine::new("box", Amounts::new([8000]));
+        registered.labels = Labels::new([(AGENT, "1f"), ("zone", "a"), ("team", "ml")]);
+        let mut offered = registered.clone();
+        offered.labels = Labels::new([(AGENT, "1f"), ("zone", "a")]);
+        assert!(differences(&registered, &offered).is_empty());
+        offered.capacity = Amounts::new([9000]);
+        offered.devices = 1;
+        offered.labels = Labels::new([(AGENT, "1f"), ("zone", "b")]);
+        assert_eq!(differences(&registered, &offered), ["capacity", "devices", "label zone"]);
     }
 }

@@ -10,11 +10,7 @@ use crate::access::roles::denied;
 use crate::host::Host;
 use omega_cellstate::Cell;
 use omega_client::ApiError;
-use omega_client::agent::AGENT;
-use omega_core::limits::KINDS_MAX;
-use omega_core::{
-    HolderId, JobId, KindId, Labels, Machine, MachineId, SchedulerId, TaskId, Text, Transaction,
-};
+use omega_core::{HolderId, JobId, MachineId, SchedulerId, TaskId, Transaction};
 use std::sync::Arc;
 use tokio::time::Instant;
 use tonic::Request;
@@ -58,47 +54,6 @@ pub(crate) fn may_be_machine(caller: &Caller, name: &str) -> Result<(), ApiError
         }
         _ => Ok(()),
     }
-}
-
-/// Returns the new description of a machine, with the changes that the caller may make. An agent may lower its
-/// machine's amounts and report the machine's images. The machine's taints are kept. All other changes (higher amounts,
-/// labels) require an operator.
-///
-/// # Errors
-/// If an agent's change would attract more tasks to its machine.
-pub(crate) fn described(
-    caller: &Caller,
-    known: &Machine,
-    machine: Machine,
-) -> Result<Machine, ApiError> {
-    let Role::Agent(_) = &caller.role else { return Ok(machine) };
-    let has_more = |kind: KindId| {
-        machine.capacity.get(kind) > known.capacity.get(kind)
-            || machine.overcommit.percent(kind) > known.overcommit.percent(kind)
-    };
-    let mut nodes = 0..known.numa.nodes().max(machine.numa.nodes());
-    let mut kinds = (0..KINDS_MAX).map(|kind| KindId(kind as u8));
-    let what = if kinds.any(has_more) {
-        "its capacity or overcommit"
-    } else if machine.devices > known.devices {
-        "its devices"
-    } else if nodes.any(|node| machine.numa.of(node) > known.numa.of(node)) {
-        "the cores of its NUMA nodes"
-    } else if given(&machine.labels) != given(&known.labels) {
-        "its labels"
-    } else {
-        return Ok(Machine { taints: known.taints.clone(), ..machine });
-    };
-    Err(denied(format!(
-        "{caller} may not change {what}: an agent may only reduce what its machine {:?} offers: \
-         let an operator change the machine with `omega machine add`",
-        &*machine.name
-    )))
-}
-
-/// Labels that an operator gave to a machine: all but the label of its agent.
-fn given(labels: &Labels) -> Vec<(&Text, &Text)> {
-    labels.iter().filter(|(key, _)| ***key != *AGENT).collect()
 }
 
 /// Checks whether the caller may manage a machine.
@@ -229,9 +184,8 @@ fn known(cell: &Cell, id: JobId) -> Result<Option<&Arc<omega_core::Job>>, Refuse
 mod tests {
     use super::*;
     use crate::access::identity;
-    use omega_client::ErrorCode;
     use omega_core::{Amounts, Command, Job, Kinds, Outcome, Precedence, Resize, TaskGroup};
-    use omega_core::{Claim, Granularity, NodeCores, Overcommit, Taint, TaintEffect};
+    use omega_core::{Claim, Granularity};
     use omega_core::{TransactionId, Version};
     use proptest::prelude::*;
 
@@ -304,49 +258,6 @@ mod tests {
             txn.resizes = resizes.iter().map(resize).collect();
             let allowed = grant.check(&cell, &txn);
             prop_assert_eq!(allowed.is_ok(), expected, "{:?}", allowed);
-        }
-    }
-
-    /// An agent may reduce its machine, with or without the agent label added.
-    #[test]
-    fn an_agent_offers_less_of_its_machine_and_never_more() {
-        let caller = |role| Caller { role, ..Caller::local() };
-        let agent = caller(Role::Agent("m".into()));
-        let mut known = Machine::new("m", Amounts::new([4000, 8 << 30]));
-        known.labels = Labels::new([("zone", "a")]);
-        known.taints =
-            [Taint { key: "kept".into(), value: "".into(), effect: TaintEffect::NoSchedule }]
-                .into();
-        known.devices = 2;
-        known.numa = NodeCores::new(&[2, 2]).unwrap();
-        let mut less = known.clone();
-        less.capacity = Amounts::new([3000, 8 << 30]);
-        less.devices = 1;
-        less.numa = NodeCores::new(&[2]).unwrap();
-        less.labels = Labels::new([("zone", "a"), (AGENT, "1f")]);
-        assert_eq!(described(&agent, &known, less.clone()).as_ref(), Ok(&less));
-        let untainted = Machine { taints: Box::default(), ..less.clone() };
-        assert_eq!(described(&agent, &known, untainted).as_ref(), Ok(&less), "taints stay");
-        assert_eq!(described(&agent, &known, known.clone()).as_ref(), Ok(&known));
-        type Change = (&'static str, fn(&mut Machine));
-        let changes: [Change; 6] = [
-            ("its capacity", |machine| machine.capacity.set(KindId::CPU, 4001)),
-            ("its capacity", |machine| machine.capacity.set(KindId(2), 1)),
-            ("its capacity", |machine| {
-                machine.overcommit = Overcommit::none().with(KindId::CPU, 101)
-            }),
-            ("its devices", |machine| machine.devices = 3),
-            ("the cores", |machine| machine.numa = NodeCores::new(&[2, 3]).unwrap()),
-            ("its labels", |machine| machine.labels = Labels::new([("zone", "b")])),
-        ];
-        for (what, change) in changes {
-            let mut more = known.clone();
-            change(&mut more);
-            let refused = described(&agent, &known, more.clone()).unwrap_err();
-            assert_eq!(refused.code, ErrorCode::Denied);
-            assert!(refused.message.contains(what), "{refused}");
-            let operator = caller(Role::Operator);
-            assert_eq!(described(&operator, &known, more.clone()).as_ref(), Ok(&more));
         }
     }
 

@@ -3,6 +3,7 @@
 pub mod audit;
 pub(crate) mod audit_queue;
 pub(crate) mod audited;
+pub(crate) mod descriptions;
 mod failed_calls;
 pub(crate) mod gate;
 pub(crate) mod grants;

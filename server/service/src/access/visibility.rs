@@ -98,13 +98,13 @@ pub(crate) fn may_submit(caller: &Caller, job: &Job) -> Result<(), ApiError> {
     }
 }
 
-/// Checks that no rule of a job restricts where tasks of other tenants may run. By such a rule, a tenant could occupy
-/// machines without claiming resources.
+/// Checks that no rule of a job selects tasks of other tenants. By such a rule, a tenant could occupy machines without
+/// claiming resources. Each rule also takes time at each placement of the tasks that it selects.
 ///
 /// # Errors
-/// If the caller is a submitter or an application, and an anti-affinity, `max_colocated` or runtime affinity of the job
-/// selects tasks of a tenant that is not one of the caller's.
-pub(crate) fn may_restrict(caller: &Caller, job: &Job) -> Result<(), ApiError> {
+/// If the caller is a submitter or an application, and a rule of the job selects tasks of a tenant that is not one of
+/// the caller's.
+pub(crate) fn may_select(caller: &Caller, job: &Job) -> Result<(), ApiError> {
     if caller.owner().is_none() {
         return Ok(());
     }
@@ -118,21 +118,12 @@ pub(crate) fn may_restrict(caller: &Caller, job: &Job) -> Result<(), ApiError> {
         | TaskSelector::SameGroup
         | TaskSelector::SameJob => false,
     };
-    for rule in rules {
-        let (kind, tasks) = match rule {
-            TaskRule::AntiAffinity { from, .. } => ("anti-affinity", from),
-            TaskRule::MaxColocated { of, .. } => ("max_colocated", of),
-            TaskRule::RuntimeAffinity(near) => ("runtime affinity", &near.tasks),
-            _ => continue,
-        };
-        if is_foreign(tasks) {
-            return Err(denied(format!(
-                "{caller} may not do this: job {:?} has a rule ({kind}) about tasks of other \
-                 tenants, which would keep these tasks off machines, or on them: select only own \
-                 tenants",
-                &*job.name
-            )));
-        }
+    if rules.flat_map(TaskRule::terms).any(|(tasks, _)| is_foreign(tasks)) {
+        return Err(denied(format!(
+            "{caller} may not do this: job {:?} has a rule about tasks of other tenants: select \
+             only own tenants",
+            &*job.name
+        )));
     }
     Ok(())
 }
@@ -182,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_submitter_restricts_only_tasks_of_its_own_tenants() {
+    fn a_submitter_selects_only_tasks_of_its_own_tenants() {
         use omega_core::{LabelSelector, Near, TopologyLevel};
         let caller = caller("omega://c/submitter/x?tenant=a&tenant=b");
         let select = |tenants| TaskSelector::Labels { tenants, labels: LabelSelector::default() };
@@ -191,14 +182,17 @@ mod tests {
         let may = |rule: &TaskRule| {
             let mut group = TaskGroup::new(1, Amounts::new([1]));
             group.rules.tasks = vec![rule.clone()];
-            may_restrict(&caller, &Job::batch("j", group)).is_ok()
+            may_select(&caller, &Job::batch("j", group)).is_ok()
         };
         let tenants = [Tenants::Own, named(&["a", "b"]), named(&["a", "c"]), Tenants::Any];
         let level = || TopologyLevel::Machine;
-        let rules: [fn(TaskSelector, TopologyLevel) -> TaskRule; 3] = [
+        let rules: [fn(TaskSelector, TopologyLevel) -> TaskRule; 6] = [
             |from, level| TaskRule::AntiAffinity { from, level },
             |of, level| TaskRule::MaxColocated { of, level, count: 1 },
+            |of, level| TaskRule::MaxPerDomain { of, level, count: 1 },
             |tasks, level| TaskRule::RuntimeAffinity(Near { tasks, level }),
+            |tasks, level| TaskRule::Affinity(vec![Near { tasks, level }]),
+            |tasks, level| TaskRule::Prefer { near: Near { tasks, level }, weight: 1 },
         ];
         for rule in rules {
             let may = tenants.clone().map(|tenants| may(&rule(select(tenants), level())));
@@ -209,8 +203,6 @@ mod tests {
                 rule(TaskSelector::SameJob, level())
             );
         }
-        let near = Near { tasks: select(Tenants::Any), level: level() };
-        assert!(may(&TaskRule::Affinity(vec![near])), "it restricts only the job itself");
     }
 
     proptest! {

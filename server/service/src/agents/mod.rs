@@ -111,15 +111,15 @@ impl Agents {
         is_allowed.then_some(()).ok_or_else(|| unavailable(RetryReason::Busy))
     }
 
-    /// Reads a task's log.
+    /// Reads a task's log; `None` if all agents that may have it reply that they do not.
     ///
     /// # Errors
-    /// If this replica does not lead, or no agent with the log replies.
+    /// If this replica does not lead, or an agent that may have the log is not connected or does not reply.
     pub(crate) async fn read_log(
         &self,
         from: LogSource,
         read: proto::ReadLog,
-    ) -> Result<proto::LogPart, ApiError> {
+    ) -> Result<Option<proto::LogPart>, ApiError> {
         if !self.host.leadership().is_leader {
             return Err(no_leader(&self.host));
         }
@@ -127,14 +127,13 @@ impl Agents {
         let stopped = |_| ApiError::new(ErrorCode::Stopped, "this replica has stopped");
         let event = Event::ReadLog { from, read, reply };
         self.events.send(event).await.map_err(stopped)?;
-        let not_found = || {
-            let message = "no connected agent has a log of the task, or its agent does not answer";
-            ApiError::new(ErrorCode::UnknownTask, message)
-        };
         match tokio::time::timeout(READ_MAX, replied).await {
-            Ok(Ok(Ok(part))) if part.found => Ok(part),
+            Ok(Ok(Ok(part))) => Ok(part.found.then_some(part)),
             Ok(Ok(Err(refused))) => Err(refused),
-            Ok(_) | Err(_) => Err(not_found()),
+            Ok(Err(_)) | Err(_) => {
+                let message = "the agent that has the log of the task does not answer";
+                Err(ApiError::new(ErrorCode::UnknownTask, message))
+            }
         }
     }
 }

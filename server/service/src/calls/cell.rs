@@ -85,6 +85,11 @@ pub(crate) struct Sizes {
     pub(crate) oldest_load_ms: Option<u64>,
 }
 
+/// Adds to a sum, which may exceed 64 bits with the highest overcommit.
+fn add(sum: &mut u64, more: u64) {
+    *sum = sum.saturating_add(more);
+}
+
 /// Sums up a cell. Scans every machine, which takes some milliseconds in the largest cells.
 pub(crate) fn sizes(cell: &Cell) -> Sizes {
     let kinds = cell.kinds().count();
@@ -97,14 +102,14 @@ pub(crate) fn sizes(cell: &Cell) -> Sizes {
     for state in cell.machines() {
         machines += 1;
         for (kind, (all, free)) in state.claimable.iter().zip(state.free).enumerate() {
-            claimable[kind] += (*all).max(0) as u64;
+            add(&mut claimable[kind], (*all).max(0) as u64);
             let of_it = (all - free).max(0) as u64;
-            claimed[kind] += of_it;
+            add(&mut claimed[kind], of_it);
             let capacity = state.machine.capacity.get(KindId(kind as u8));
-            overcommitted[kind] += of_it.saturating_sub(capacity);
+            add(&mut overcommitted[kind], of_it.saturating_sub(capacity));
         }
         for (kind, saved) in cell.demand_profiles_saved(state.id) {
-            demand_profiles_saved[kind.index()] += saved.max(0) as u64;
+            add(&mut demand_profiles_saved[kind.index()], saved.max(0) as u64);
         }
         let age = state.load.map(|report| report.age_ms(cell.now_ms()));
         oldest_load_ms = oldest_load_ms.max(age);

@@ -103,7 +103,7 @@ impl JobService for Jobs {
         let missing = || ApiError::new(ErrorCode::Malformed, "job is missing");
         let job = described(given.ok_or_else(missing)?)?;
         visibility::may_submit(&caller, &job)?;
-        visibility::may_restrict(&caller, &job)?;
+        visibility::may_select(&caller, &job)?;
         let (id, ended) = self.submit(&job, until).await?;
         Ok(Response::new(proto::SubmitJobResponse { id: id.0, ended }))
     }
@@ -184,7 +184,7 @@ impl JobService for Jobs {
         let missing = || ApiError::new(ErrorCode::Malformed, "job is missing");
         let spec = described(job.ok_or_else(missing)?)?;
         visibility::may_submit(&caller, &spec)?;
-        visibility::may_restrict(&caller, &spec)?;
+        visibility::may_select(&caller, &spec)?;
         self.host.refresh(until).await?;
         let named = proto::job_ref::Job::Name(spec.name.to_string());
         let named = Some(proto::JobRef { job: Some(named) });

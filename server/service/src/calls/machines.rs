@@ -1,6 +1,7 @@
 //! Calls about machines, for operators and agents.
 
 use crate::access::audited::about;
+use crate::access::descriptions;
 use crate::access::grants::{self, caller};
 use crate::access::identity::Caller;
 use crate::agents::Agents;
@@ -53,22 +54,37 @@ impl Machines {
         machine: Machine,
         until: tokio::time::Instant,
     ) -> Result<MachineId, ApiError> {
-        let changed = self.host.read(|cell| {
+        let registered = self.host.read(|cell| {
             let id = cell.machine_by_name(&machine.name)?;
-            let known = cell.machine(id)?.machine;
-            let machine = grants::described(caller, known, machine.clone());
-            Some((id, machine.map(|machine| (**known != machine).then_some(machine))))
+            let known = cell.machine(id)?.machine.clone();
+            let machine = descriptions::described(caller, cell.kinds(), &known, machine.clone());
+            Some((id, known, machine))
         });
-        match changed {
-            Some((id, machine)) => {
-                if let Some(machine) = machine? {
-                    done(self.host.apply(Command::UpdateMachine { id, machine }, until).await?)?;
-                }
-                Ok(id)
+        // The machine was removed just now.
+        let removed = || ApiError::from(&Rejection::NameTaken(machine.name.clone()));
+        let (id, known, described) = registered.ok_or_else(removed)?;
+        match self.change(id, &known, described.clone(), until).await {
+            Err(error) if descriptions::is_of_agent(caller, &machine) => {
+                let kept = descriptions::while_in_use(error.code, &known, &described);
+                self.change(id, &known, kept.ok_or(error)?, until).await?;
             }
-            // The machine was removed just now.
-            None => Err((&Rejection::NameTaken(machine.name)).into()),
+            changed => changed?,
         }
+        Ok(id)
+    }
+
+    /// Changes a machine, unless it is described so already.
+    async fn change(
+        &self,
+        id: MachineId,
+        known: &Machine,
+        machine: Machine,
+        until: tokio::time::Instant,
+    ) -> Result<(), ApiError> {
+        if *known != machine {
+            done(self.host.apply(Command::UpdateMachine { id, machine }, until).await?)?;
+        }
+        Ok(())
     }
 }
 

@@ -13,7 +13,7 @@ use crate::service::{RpcResult, deadline};
 use futures_util::future::join_all;
 use omega_client::proto::task_service_server::TaskService;
 use omega_client::{ApiError, ErrorCode, convert, proto};
-use omega_core::{MachineId, TaskId};
+use omega_core::{MachineId, TaskId, TaskState};
 use tonic::{Request, Response};
 
 /// Maximum number of reports in one call.
@@ -38,17 +38,52 @@ impl Tasks {
 }
 
 impl Tasks {
-    /// Names the machine on which a log was expected, if no agent has the log.
-    fn with_machine(&self, error: ApiError, machine: Option<MachineId>) -> ApiError {
-        match machine {
-            Some(id) if error.code == ErrorCode::UnknownTask => {
-                let name = self.host.read(|cell| names::machine(cell, id));
-                let message = format!("{}: it was last on machine {name}", error.message);
-                ApiError { message, ..error }
+    /// Reads a part of a task's log. Returns it with the machine of the log, which is `None` if any of the task's machines
+    /// may have sent it.
+    async fn read_log(
+        &self,
+        read: proto::ReadLog,
+        task: TaskId,
+        state: TaskState,
+    ) -> Result<(proto::LogPart, Option<MachineId>), ApiError> {
+        let machines = history::machines_of(&self.host, task, state).await;
+        let machine = machines.first().copied();
+        let last = machine.into_iter().collect();
+        let from = LogSource { machines: last, operators: machines.is_empty() };
+        let error = match self.agents.read_log(from, read.clone()).await {
+            Ok(Some(part)) => return Ok((part, machine)),
+            Err(error) if error.code != ErrorCode::UnknownTask => return Err(error),
+            none => none.err(),
+        };
+        // The task may have left its last machine before it wrote anything there. Any of its machines answers.
+        if state.machine().is_none() && !machines.is_empty() {
+            let source = LogSource { machines, operators: true };
+            match self.agents.read_log(source, read).await {
+                Ok(Some(part)) => return Ok((part, None)),
+                Err(error) if error.code != ErrorCode::UnknownTask => return Err(error),
+                _ => {}
             }
-            _ => error,
         }
+        let name = machine.map(|id| self.host.read(|cell| names::machine(cell, id)));
+        Err(no_log(state, name, error))
     }
+}
+
+/// The reason for which a task's log cannot be read. `error` is that of its last machine; `None` if the agent of the
+/// machine has replied that it does not have the log.
+fn no_log(state: TaskState, machine: Option<String>, error: Option<ApiError>) -> ApiError {
+    let message = match (machine, error) {
+        (None, _) if state == TaskState::Pending => "the task has not started".to_owned(),
+        (None, Some(error)) => error.message,
+        (None, None) => "no connected agent has a log of the task".to_owned(),
+        (Some(name), Some(error)) => format!("{}: it was last on machine {name}", error.message),
+        (Some(name), None) => match state {
+            TaskState::Placed(_) => format!("the task has not started on machine {name}"),
+            TaskState::Running(_) => format!("machine {name} has no log of the task"),
+            _ => format!("machine {name} no longer has the log of the task"),
+        },
+    };
+    ApiError::new(ErrorCode::UnknownTask, message)
 }
 
 #[tonic::async_trait]
@@ -130,26 +165,7 @@ impl TaskService for Tasks {
             };
             Ok((read, task, state))
         })?;
-        let machines = history::machines_of(&self.host, task, state).await;
-        let machine = machines.first().copied();
-        let last = machine.into_iter().collect();
-        let from = LogSource { machines: last, operators: machines.is_empty() };
-        let requested = self.agents.read_log(from, read.clone()).await;
-        let (part, machine) = match requested {
-            // The task may have left its last machine before it wrote anything there. Any of its machines answers.
-            Err(error)
-                if error.code != ErrorCode::Limit
-                    && state.machine().is_none()
-                    && !machines.is_empty() =>
-            {
-                let source = LogSource { machines, operators: true };
-                (self.agents.read_log(source, read).await?, None)
-            }
-            requested => {
-                let error = |error| self.with_machine(error, machine);
-                (requested.map_err(error)?, machine)
-            }
-        };
+        let (part, machine) = self.read_log(read, task, state).await?;
         let running = !state.ended();
         let proto::LogPart { from, data, end, .. } = part;
         let machine = machine.map(Into::into);
@@ -165,5 +181,39 @@ impl TaskService for Tasks {
         let request = request.into_inner();
         let answer = tasks_page::page(&self.host, &caller, request).await?;
         Ok(Response::new(answer))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reason_for_a_missing_log_is_named() {
+        let away = || Some(ApiError::new(ErrorCode::UnknownTask, "its agent is away"));
+        let machine = MachineId { slot: 0, incarnation: 0 };
+        let box_one = || Some("box".to_owned());
+        let cases = [
+            (TaskState::Pending, None, away(), "the task has not started"),
+            (TaskState::Pending, None, None, "the task has not started"),
+            (
+                TaskState::Placed(machine),
+                box_one(),
+                None,
+                "the task has not started on machine box",
+            ),
+            (TaskState::Finished, box_one(), None, "machine box no longer has the log of the task"),
+            (
+                TaskState::Finished,
+                box_one(),
+                away(),
+                "its agent is away: it was last on machine box",
+            ),
+            (TaskState::Finished, None, None, "no connected agent has a log of the task"),
+        ];
+        for (state, machine, error, expected) in cases {
+            let error = no_log(state, machine, error);
+            assert_eq!((error.code, &*error.message), (ErrorCode::UnknownTask, expected));
+        }
     }
 }

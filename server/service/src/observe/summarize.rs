@@ -68,8 +68,9 @@ impl Summary {
             for ((all, taken), (more, more_taken)) in
                 sums.zip(seen.claimable.iter().zip(&seen.claimed))
             {
-                *all += more;
-                *taken += more_taken;
+                // With the highest overcommit, a sum over all machines may exceed 64 bits.
+                *all = all.saturating_add(*more);
+                *taken = taken.saturating_add(*more_taken);
             }
         }
         let is_full = self.machines.len() - before == MACHINES_AT_ONCE;
@@ -120,7 +121,8 @@ impl Summary {
 mod tests {
     use super::*;
     use omega_cellstate::SharedCell;
-    use omega_core::{Amounts, Command, Kinds, Machine, TaskGroup};
+    use omega_core::limits::{AMOUNT_MAX, OVERCOMMIT_PERCENT_MAX};
+    use omega_core::{Amounts, Command, KindId, Kinds, Machine, Overcommit, Policy, TaskGroup};
 
     #[test]
     fn all_is_seen_however_much_there_is() {
@@ -147,5 +149,20 @@ mod tests {
             assert_eq!((waiting.jobs, waiting.tasks), (count, 2 * count));
             assert_eq!(waiting.oldest.map(|(id, _)| id), (count > 0).then_some(JobId(0)));
         }
+    }
+
+    #[test]
+    fn the_largest_machines_do_not_overflow_sums() {
+        let mut cell = Cell::new(Kinds::standard());
+        let overcommit = Overcommit::none().with(KindId::CPU, OVERCOMMIT_PERCENT_MAX);
+        let policy = Policy { overcommit_max: overcommit.clone(), ..cell.policy().clone() };
+        cell.apply(Command::SetPolicy(policy)).unwrap();
+        for i in 0..1700 {
+            let machine = Machine::new(format!("m{i}"), Amounts::new([AMOUNT_MAX]));
+            let machine = Machine { overcommit: overcommit.clone(), ..machine };
+            cell.apply(Command::RegisterMachine(machine)).unwrap();
+        }
+        let summary = Summary::of(&Host::memory(SharedCell::new(cell)));
+        assert_eq!(summary.claimable[0], u64::MAX);
     }
 }

@@ -12,6 +12,7 @@
 use omega_cellstate::{Cell, JobVersion, MachineStatus, shrink_order};
 use omega_client::agent::{DISK_FULL, DRAIN_BY};
 use omega_client::restart;
+use omega_client::rollback::{self, KnownVersion};
 use omega_core::limits::TRANSACTION_ITEMS_MAX;
 use omega_core::{
     GroupGrowth, Job, JobId, JobKind, Machine, MachineId, OnFailure, RollStep, Taint, TaintEffect,
@@ -119,17 +120,6 @@ enum State {
     Open,
 }
 
-/// Whether the last of these versions only restarts tasks of programs to which an update was complete.
-fn restarts_complete(versions: &[JobVersion]) -> bool {
-    let [earlier @ .., last] = versions else { return false };
-    let is_complete = |one: &JobVersion| {
-        one.result == Some(UpdateResult::Complete)
-            && restart::has_equal_programs(&one.spec, &last.spec)
-    };
-    let is_restart = |before: &JobVersion| restart::is_restart(&last.spec, &before.spec);
-    earlier.last().is_some_and(is_restart) && earlier.iter().any(is_complete)
-}
-
 /// Whether a task has failed for good, or finished.
 fn is_over(state: TaskState) -> bool {
     matches!(state, TaskState::Failed | TaskState::Finished)
@@ -230,7 +220,7 @@ impl<'c> Plan<'c> {
         let Some(position) = self.cell.target_group(self.id, &group.name) else {
             return State::Reached;
         };
-        let places = self.places(group);
+        let places = self.places(group, position);
         let is_new = |task: &&Living| task.group == position && places.may_stay(task);
         let of_group = self.by_name.get(&group.name).into_iter().flatten();
         let (new, old): (Vec<&Living>, Vec<&Living>) = of_group.partition(is_new);
@@ -311,38 +301,26 @@ impl<'c> Plan<'c> {
         self.living.iter().any(|task| !positions.contains(&task.group))
     }
 
-    /// Description of the latest version that a job can go back to after a failure, if its rules say so. A job never
-    /// goes back to a description that failed as one of the kept versions. Descriptions that differ only in counts or
-    /// restarts are equal here, and groups keep their present counts.
+    /// Description of the version to which a job goes back after a failure, if its rules say so. Groups keep their
+    /// present counts.
     ///
     /// If a restart of a version that worked has failed, the update stops: no other description is known to work better.
     fn version_to_restore(&self) -> Option<Arc<Job>> {
         if self.rules.on_failure != OnFailure::Rollback {
             return None;
         }
-        let versions = self.cell.job_versions(self.id);
-        if restarts_complete(versions) {
+        let versions = self.cell.job_versions(self.id).iter();
+        let known = versions.map(|one| KnownVersion { job: &one.spec, result: one.result });
+        let known: Vec<KnownVersion<'_>> = known.collect();
+        if rollback::restarts_complete(&known) {
             return None;
         }
-        let has_failed = |spec: &Job| {
-            (0..versions.len()).any(|at| {
-                versions[at].result == Some(UpdateResult::Failed)
-                    && restart::has_equal_programs(&versions[at].spec, spec)
-                    && !restarts_complete(&versions[..=at])
-            })
-        };
-        let can_restore =
-            |spec: &&Arc<Job>| !restart::has_equal_programs(spec, self.target) && !has_failed(spec);
-        // Failed tasks of a failed restart are not replaced, so its own description is not restored.
-        let is_usable = |version: &&JobVersion| version.result != Some(UpdateResult::Failed);
-        let mut earlier =
-            versions.iter().rev().skip(1).filter(is_usable).map(|version| &version.spec);
-        let restored = earlier.find(can_restore)?.with_counts_of(self.target);
+        let restored = known[rollback::version_to_restore(&known)?].job.with_counts_of(self.target);
         Some(Arc::new(restart::without_restart(&restored, self.target)))
     }
 
     /// The machines on which a group's tasks of the new version may stay.
-    fn places(&self, group: &TaskGroup) -> Places {
+    fn places(&self, group: &TaskGroup, position: usize) -> Places {
         let on = &self.on;
         if !group.per_machine {
             let evacuated = |id: &MachineId| {
@@ -357,7 +335,9 @@ impl<'c> Plan<'c> {
         let fits = self.cell.machines().filter(|state| {
             let is_open = state.status == MachineStatus::Schedulable
                 && !state.machine.taints.iter().any(is_full);
-            (is_open || on.contains(&state.id)) && may_run(group, state.machine)
+            (is_open || on.contains(&state.id))
+                && self.cell.group_selects(self.id, position, state.id)
+                && tolerates(group, state.machine)
         });
         Places::EachOf(fits.map(|state| state.id).collect())
     }
@@ -395,8 +375,8 @@ pub(super) fn drain_by(machine: &Machine) -> Option<u64> {
     Some(taint.value.parse().unwrap_or(u64::MAX))
 }
 
-/// Whether tasks of a group may run on a machine, whatever else runs there.
-fn may_run(group: &TaskGroup, machine: &Machine) -> bool {
+/// Whether a group tolerates the taints that keep tasks off a machine.
+fn tolerates(group: &TaskGroup, machine: &Machine) -> bool {
     let rules = &group.rules;
     let keeps_off = |effect| matches!(effect, TaintEffect::NoSchedule | TaintEffect::NoExecute);
     // These taints are tolerated, because tasks that belong to their machine stay during an evacuation, and while the
@@ -405,8 +385,5 @@ fn may_run(group: &TaskGroup, machine: &Machine) -> bool {
         [DRAIN_BY, DISK_FULL].contains(&&*taint.key)
             || rules.tolerations.iter().any(|one| one.covers(taint))
     };
-    let required = rules.affinity.required.as_ref();
-    rules.machine.as_ref().is_none_or(|name| *name == machine.name)
-        && required.is_none_or(|any| any.iter().any(|selector| selector.matches(machine)))
-        && machine.taints.iter().all(|taint| !keeps_off(taint.effect) || is_tolerated(taint))
+    machine.taints.iter().all(|taint| !keeps_off(taint.effect) || is_tolerated(taint))
 }

@@ -140,10 +140,10 @@ fn shape(summary: &Summary, params: &Which) -> HeatShape {
 }
 
 fn domain(name: &str, machines: &[&MachineSummary], kinds: usize) -> DomainShape {
-    let taken = |kind: usize| {
-        let claimed = machines.iter().map(|seen| seen.claimed[kind]).sum();
-        percent(claimed, machines.iter().map(|seen| seen.claimable[kind]).sum())
+    let sum = |of: fn(&MachineSummary) -> &[u64], kind: usize| {
+        machines.iter().fold(0_u64, |sum, seen| sum.saturating_add(of(seen)[kind]))
     };
+    let taken = |kind| percent(sum(|seen| &seen.claimed, kind), sum(|seen| &seen.claimable, kind));
     DomainShape {
         name: name.to_owned(),
         machines: machines.len() as u32,

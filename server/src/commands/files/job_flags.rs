@@ -6,6 +6,7 @@ use crate::commands::files::job_name::job_name;
 use crate::commands::files::moment::Moment;
 use crate::commands::files::pairs;
 use crate::commands::files::rules_file::implied;
+use clap::builder::NonEmptyStringValueParser;
 use clap::{ArgGroup, Args};
 use omega_core::{
     CoreRequest, EnvVar, Job, JobKind, Kinds, Labels, MachineSelector, NamedPort, Port, Precedence,
@@ -89,7 +90,7 @@ pub(in crate::commands) struct JobFlags {
     #[arg(long = "env", help_heading = "Program", value_name = "NAME=VALUE", value_parser = variable, requires = "program")]
     env: Vec<EnvVar>,
     /// User that the program runs as [default: the agent's user, or the user of the image].
-    #[arg(long, help_heading = "Program", value_name = "NAME", requires = "program")]
+    #[arg(long, help_heading = "Program", value_name = "NAME", requires = "program", value_parser = NonEmptyStringValueParser::new())]
     user: Option<String>,
     /// Container image in which the program runs [default: the program runs on the machine itself].
     #[arg(long, help_heading = "Program", value_name = "IMAGE", group = "program")]

@@ -24,11 +24,11 @@ use clap::{Args, Subcommand, ValueEnum};
 use omega_client::proto;
 use omega_client::proto::job_service_client::JobServiceClient;
 use omega_client::proto::list_tasks_request::Of;
-use omega_core::{JobId, Kinds};
+use omega_core::{Job, JobId, Kinds};
 use omega_workload::file;
 use omega_workload::words::plural;
 use serde::Serialize;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -199,6 +199,9 @@ struct WhereShape {
     job: JobShape,
     machines: Vec<String>,
     machines_more: usize,
+    /// Wanted numbers of tasks by group, which is the count of the current version.
+    #[serde(skip)]
+    wanted: BTreeMap<String, u32>,
     /// The job as a file, with all its rules; `null` if a payload is not text, and so not in the file.
     file: Option<JobFile>,
 }
@@ -235,7 +238,8 @@ fn with_machines(
     kinds: &Kinds,
     response: proto::JobStatus,
 ) -> Result<WhereShape, CommandError> {
-    let file = JobFile::written(&target(&response)?, kinds).ok();
+    let target = target(&response)?;
+    let (file, wanted) = (JobFile::written(&target, kinds).ok(), wanted(&target));
     let job = JobShape::new(kinds, response)?;
     let tasks = task_pages::list(caller, by_name(&job.name).map(Of::Job), None, None)?;
     let machines = tasks.items.into_iter().map(|task| task.machine_name);
@@ -244,8 +248,17 @@ fn with_machines(
         machines_more: machines.len().saturating_sub(MACHINES_SHOWN),
         machines: machines.into_iter().take(MACHINES_SHOWN).collect(),
         job,
+        wanted,
         file,
     })
+}
+
+fn wanted(target: &Job) -> BTreeMap<String, u32> {
+    let mut wanted = BTreeMap::new();
+    for group in &target.groups {
+        *wanted.entry(group.name.to_string()).or_default() += group.count;
+    }
+    wanted
 }
 
 /// Prints a job as the file that describes it.
@@ -319,10 +332,11 @@ fn version(job: &JobShape) -> String {
     parts.collect::<Vec<_>>().join(", ")
 }
 
-/// The groups, one per line. During an update, a group has tasks of several versions.
-fn groups(kinds: &Kinds, all: &[GroupShape]) -> String {
+/// The groups, one per line. During an update, a group has tasks of several versions. Groups of older versions without
+/// unfinished tasks are left out.
+fn groups(kinds: &Kinds, job: &JobShape, wanted: &BTreeMap<String, u32>) -> String {
     let mut by_name: Vec<Vec<&GroupShape>> = Vec::new();
-    for group in all {
+    for group in job.groups.iter().filter(|group| group.current || job.outdated > 0) {
         match by_name.iter_mut().find(|same| same[0].name == group.name) {
             Some(same) => same.push(group),
             None => by_name.push(vec![group]),
@@ -333,7 +347,11 @@ fn groups(kinds: &Kinds, all: &[GroupShape]) -> String {
     let several = by_name.iter().any(in_change);
     let row = |same: &Vec<&GroupShape>| {
         let latest = same[same.len() - 1];
-        let count: u32 = same.iter().map(|group| group.count).sum();
+        let count = if latest.per_machine {
+            same.iter().map(|group| group.count).sum()
+        } else {
+            wanted.get(&latest.name).copied().unwrap_or_default()
+        };
         let mut row = vec![latest.name.clone(), count.to_string()];
         if several {
             let part = |group: &&GroupShape| format!("{} (version {})", group.count, group.version);
@@ -380,7 +398,7 @@ fn one(kinds: &Kinds, shape: &WhereShape) -> String {
         ("tasks", states.join(", ")),
         ("machines", machines),
     ]);
-    let mut text = format!("{head}\n{}", groups(kinds, &job.groups));
+    let mut text = format!("{head}\n{}", groups(kinds, job, &shape.wanted));
     if tasks.pending > 0 {
         text += &format!(
             "\nto see why tasks are pending: omega job explain {}\n",
@@ -411,7 +429,10 @@ fn submit(args: &SubmitArgs) -> Result<(), CommandError> {
         }
         _ => args.flags.job(&kinds)?,
     };
+    // The job is submitted even if it cannot be read.
+    let known = find(&caller, by_name(&job.name)).ok();
     let response = submission::submit(&caller, &job)?;
+    let is_known = known.is_some_and(|known| known.id == response.id);
     let (id, ended) = (JobId(response.id).to_string(), response.ended);
     let shape = SubmittedShape { name: job.name.to_string(), id, ended };
     show::print(args.common.output, &shape, || {
@@ -421,6 +442,8 @@ fn submit(args: &SubmitArgs) -> Result<(), CommandError> {
                 "job {name} was submitted before and has ended, so it is not run again: run \
                  `omega job delete {name}` first, or choose another name\n"
             )
+        } else if is_known {
+            format!("job {name} is unchanged\n")
         } else {
             format!("job {name} is submitted: {}\n", submission::size(&job))
         }
@@ -458,29 +481,35 @@ mod tests {
 
     #[test]
     fn a_group_that_is_updated_has_one_row() {
-        use omega_core::{Amounts, Job, TaskGroup};
+        use omega_core::{Amounts, TaskGroup};
         let kinds = Kinds::standard();
         let group = |count, cpu, version| TaskGroup {
             version,
             ..TaskGroup::new(count, Amounts::new([cpu]))
         };
-        let shown = |all: Vec<TaskGroup>, target| {
+        let shown = |all: Vec<TaskGroup>, target, outdated| {
             let job = Job {
                 groups: all.into_iter().map(Into::into).collect(),
                 ..Job::service("web", group(3, 0, 0))
             };
             let target = Job::service("web", target);
+            let wanted = wanted(&target);
             let (job, target) = (Some((&job).into()), Some((&target).into()));
-            let response = proto::JobStatus { job, target, version: 2, ..Default::default() };
-            groups(&kinds, &JobShape::new(&kinds, response).unwrap().groups)
+            let response =
+                proto::JobStatus { job, target, version: 2, outdated, ..Default::default() };
+            groups(&kinds, &JobShape::new(&kinds, response).unwrap(), &wanted)
         };
         let groups_in_change = vec![group(2, 1000, 0), group(0, 500, 1), group(1, 2000, 2)];
         let table = "GROUP  COUNT  VERSIONS                      EACH\nmain       3  2 (version 0), 1 (version 2)  2 cpu\n";
-        assert_eq!(shown(groups_in_change, group(3, 2000, 0)), table);
+        assert_eq!(shown(groups_in_change, group(3, 2000, 0), 2), table);
+        // The tasks of the earlier version have failed, so they are not replaced.
+        let groups_failed = vec![group(3, 1000, 0), group(3, 2000, 1)];
+        let table = "GROUP  COUNT  EACH\nmain       3  2 cpu\n";
+        assert_eq!(shown(groups_failed, group(3, 2000, 0), 0), table);
         // The job has returned to its first version, which is older than the second.
         let groups_after = vec![group(3, 1000, 0), group(0, 2000, 1)];
         let table = "GROUP  COUNT  EACH\nmain       3  1 cpu\n";
-        assert_eq!(shown(groups_after, group(3, 1000, 0)), table);
+        assert_eq!(shown(groups_after, group(3, 1000, 0), 0), table);
     }
 
     #[test]

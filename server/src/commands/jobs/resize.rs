@@ -5,8 +5,8 @@ use crate::commands::shape::DoneShape;
 use crate::commands::show::{self, clean_name};
 use crate::commands::{CommandArgs, CommandError};
 use clap::Args;
-use omega_client::proto;
 use omega_client::proto::job_service_client::JobServiceClient;
+use omega_client::{ErrorCode, proto};
 use omega_core::Job;
 use omega_workload::words::plural;
 
@@ -36,15 +36,21 @@ pub(super) fn run(args: &ResizeArgs) -> Result<(), CommandError> {
     let response = caller.call(&request, |channel, request| async move {
         JobServiceClient::new(channel).resize_group(request).await
     })?;
-    let has_ended =
-        args.count == 0 && find(&caller, by_name(&args.name)).is_ok_and(|job| !lives(&job));
+    let has_ended = args.count == 0
+        && match find(&caller, by_name(&args.name)) {
+            Ok(job) => !lives(&job),
+            // The cell has forgotten the job already.
+            Err(why) => {
+                matches!(why, CommandError::Refused(why) if why.code == ErrorCode::UnknownJob)
+            }
+        };
     let count_before = before.as_ref().and_then(|job| count(&target(job).ok()?, &args.group));
     let (done, line) = match (before, count_before) {
-        _ if has_ended => {
-            ("has no task left, and so has ended: `omega job apply` starts it again", None)
-        }
+        _ if has_ended => (ENDED, None),
         (Some(job), Some(before)) if before == args.count => {
-            ("has this many tasks already", Some(unchanged(&args.name, before, unreplaced(&job))))
+            let failed = unreplaced(&job);
+            let line = target(&job).ok().map(|job| unchanged(&job, before, failed));
+            ("has this many tasks already", line)
         }
         (_, Some(before)) => {
             let to = plural(args.count.into(), "task");
@@ -59,6 +65,10 @@ pub(super) fn run(args: &ResizeArgs) -> Result<(), CommandError> {
     })
 }
 
+/// Text for a job that has no tasks.
+const ENDED: &str = "has no task left, and so has ended: `omega job apply` starts it again, and the \
+                     cell forgets it after the time of `omega policy set --ttl-after-finished`";
+
 /// Number of tasks of a job's group; of the only group, or else of the group `main`, if none is named.
 fn count(job: &Job, group: &Option<String>) -> Option<u32> {
     let named = match (&*job.groups, group) {
@@ -72,19 +82,20 @@ fn count(job: &Job, group: &Option<String>) -> Option<u32> {
 }
 
 /// Text for a group that has `count` tasks already, of a job of which tasks have failed.
-fn unchanged(name: &str, count: u32, failed: u32) -> String {
+fn unchanged(job: &Job, count: u32, failed: u32) -> String {
     let has = format!("already has {}", plural(count.into(), "task"));
-    if failed == 0 { has } else { format!("{has}; {}", failures(name, failed)) }
+    if failed == 0 { has } else { format!("{has}; {}", failures(job, failed)) }
 }
 
 /// Remark on tasks of a service that have failed and are not replaced.
-pub(super) fn failures(name: &str, failed: u32) -> String {
+pub(super) fn failures(job: &Job, failed: u32) -> String {
     let (has, them) = if failed == 1 { ("has", "it") } else { ("have", "them") };
-    format!(
-        "{} {has} failed for good: to replace {them}, use omega job restart {}",
-        plural(failed.into(), "task"),
-        clean_name(name)
-    )
+    let name = clean_name(&job.name);
+    let remedy = match job.gang_min {
+        Some(_) => format!("to run the gang again, use omega job delete {name}, and submit it"),
+        None => format!("to replace {them}, use omega job restart {name}"),
+    };
+    format!("{} {has} failed for good: {remedy}", plural(failed.into(), "task"))
 }
 
 #[cfg(test)]
@@ -114,9 +125,12 @@ mod tests {
         // The first has replaced its failed tasks by an update.
         let statuses = [status(5, 2), status(4, 1), status(4, 0), status(2, 7)];
         assert_eq!(statuses.map(|status| unreplaced(&status)), [0, 1, 0, 3]);
-        assert_eq!(unchanged("web", 3, 0), "already has 3 tasks");
-        let text = unchanged("web", 3, 1);
+        let mut job = Job::service("web", group("web", 3));
+        assert_eq!(unchanged(&job, 3, 0), "already has 3 tasks");
+        let text = unchanged(&job, 3, 1);
         assert!(text.starts_with("already has 3 tasks; 1 task has failed for good: to"), "{text}");
         assert!(text.ends_with("omega job restart web"), "{text}");
+        job.gang_min = Some(2);
+        assert!(failures(&job, 1).contains("omega job delete web"), "a gang is not restarted");
     }
 }

@@ -8,22 +8,23 @@ use omega_client::convert::Malformed;
 use omega_client::proto;
 use omega_client::proto::job_service_client::JobServiceClient;
 use omega_client::restart;
-use omega_core::Job;
+use omega_client::rollback::{self, KnownVersion};
+use omega_core::{Job, UpdateResult};
 
 /// A version of a job.
 pub(in crate::commands) struct Version {
     pub(in crate::commands) number: u32,
     /// Time at which the version began, in milliseconds since 1970; 0 for the first version.
     pub(in crate::commands) at_ms: u64,
-    /// Result of the update: `complete` or `failed`.
-    pub(in crate::commands) result: Option<&'static str>,
+    /// Result of the update; `None` if it has none. The first version counts as complete.
+    pub(in crate::commands) result: Option<UpdateResult>,
     pub(in crate::commands) job: Job,
 }
 
 impl Version {
     /// Whether the update to the version has failed.
     pub(in crate::commands) fn has_failed(&self) -> bool {
-        self.result == Some("failed")
+        self.result == Some(UpdateResult::Failed)
     }
 }
 
@@ -41,29 +42,10 @@ pub(in crate::commands) fn restored_from(all: &[Version], at: usize) -> Option<u
     content_of(all, at).or_else(same)
 }
 
-/// Whether the last of these versions only restarts tasks of programs to which an update was complete.
-fn restarts_complete(versions: &[Version]) -> bool {
-    let [earlier @ .., last] = versions else { return false };
-    let is_restart = |before: &Version| restart::is_restart(&last.job, &before.job);
-    let is_complete = |one: &Version| {
-        one.result == Some("complete") && restart::has_equal_programs(&one.job, &last.job)
-    };
-    earlier.last().is_some_and(is_restart) && earlier.iter().any(is_complete)
-}
-
-/// The version to which a job returns by default: the latest one whose content differs from that of the current one,
-/// and of those whose update failed. Counts of groups and restarts are no content: they are not undone.
+/// The version to which a job returns by default.
 pub(in crate::commands) fn default_version(all: &[Version]) -> Option<&Version> {
-    let (present, earlier) = all.split_last()?;
-    let is_same = |one: &Job, other: &Job| restart::has_equal_programs(one, other);
-    let has_failed = |job: &Job| {
-        (0..all.len()).any(|at| {
-            all[at].has_failed() && is_same(&all[at].job, job) && !restarts_complete(&all[..=at])
-        })
-    };
-    let is_other = |job: &Job| !is_same(job, &present.job);
-    let is_usable = |one: &Version| is_other(&one.job) && !has_failed(&one.job);
-    earlier.iter().rev().find(|one| !one.has_failed() && is_usable(one))
+    let known = all.iter().map(|one| KnownVersion { job: &one.job, result: one.result });
+    rollback::version_to_restore(&known.collect::<Vec<_>>()).map(|at| &all[at])
 }
 
 /// The latest versions of a job, oldest first.
@@ -73,7 +55,8 @@ pub(in crate::commands) fn all(caller: &Caller, name: &str) -> Result<Vec<Versio
         JobServiceClient::new(channel).list_job_versions(request).await
     })?;
     let version = |response: proto::JobVersion| {
-        let result = update_result(response.result());
+        let first = (response.number == 0).then_some(UpdateResult::Complete);
+        let result = update_result(response.result()).or(first);
         let job = Job::try_from(response.job.ok_or(Malformed::Missing("job"))?)?;
         Ok(Version { number: response.number, at_ms: response.at_ms, result, job })
     };

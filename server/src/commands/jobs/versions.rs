@@ -2,14 +2,17 @@
 
 use crate::commands::files::moment;
 use crate::commands::jobs::apply::{Difference, update};
-use crate::commands::jobs::version_list::{Version, all, content_of, default_version};
+use crate::commands::jobs::version_list::{
+    Version, all, content_of, default_version, restored_from,
+};
 use crate::commands::jobs::wait::{Awaited, WaitArgs};
+use crate::commands::shape::update_result_name;
 use crate::commands::show::{self, Align, columns};
 use crate::commands::{CommandArgs, CommandError, NameArgs, events};
 use clap::Args;
 use omega_client::convert::Malformed;
 use omega_client::restart;
-use omega_core::{Job, JobKind, Kinds};
+use omega_core::{Job, JobKind, Kinds, UpdateResult};
 use serde::Serialize;
 
 /// The job to roll back, and the version to return to.
@@ -82,7 +85,8 @@ fn shapes(kinds: &Kinds, all: &[Version]) -> Vec<VersionShape> {
             at_ms: version.at_ms,
             tasks: version.job.task_count(),
             content_of: content_of(all, at),
-            result: version.result,
+            // No update made the first version.
+            result: version.result.filter(|_| version.number > 0).map(update_result_name),
             difference,
         }
     };
@@ -143,6 +147,9 @@ pub(crate) fn rollback(args: &RollbackArgs) -> Result<(), CommandError> {
         None => (default_version(&all), "earlier version that worked"),
     };
     let Some(found) = found else {
+        if let Some(why) = already_there(&all).filter(|_| args.to.is_none()) {
+            return Err(CommandError::NotDone { name: args.name.clone(), why });
+        }
         let why = format!(
             "job {} has no {lacks}: choose one of its versions, which are {}",
             args.name,
@@ -160,11 +167,22 @@ pub(crate) fn rollback(args: &RollbackArgs) -> Result<(), CommandError> {
     args.wait.until_done(&caller, Awaited { name: &args.name, version: Some(version) })
 }
 
+/// The reason why there is no version to return to, and the remedy, if an earlier version has the present content.
+fn already_there(all: &[Version]) -> Option<String> {
+    let (at, present) = (all.len().checked_sub(1)?, all.last()?);
+    let earlier = restored_from(all, at)?;
+    let name = show::clean_name(&present.job.name);
+    Some(format!(
+        "it already has the content of version {earlier}, and no other version worked: to replace \
+         its tasks, run `omega job restart {name}`"
+    ))
+}
+
 /// The description after a rollback: that of the earlier version, with the present counts. If a user chooses a version
 /// that differs only in its counts, it gets these. Unchanged groups are not restarted. If the programs are equal, a
 /// restart that is not complete is taken back.
 fn restored(earlier: &Job, present: &Version) -> Job {
-    let is_complete = present.result == Some("complete");
+    let is_complete = present.result == Some(UpdateResult::Complete);
     let present = &present.job;
     if !restart::has_equal_programs(earlier, present) {
         restart::without_restart(&earlier.with_counts_of(present), present)
@@ -200,7 +218,8 @@ mod tests {
             Job { kind: JobKind::Service, ..Job::batch("web", group) }
         };
         let version = |(number, cores): (u32, &u64)| {
-            let result = Some(if *cores > 8 { "failed" } else { "complete" });
+            let result =
+                Some(if *cores > 8 { UpdateResult::Failed } else { UpdateResult::Complete });
             Version { number, at_ms: 1, result, job: job(cores) }
         };
         (0..).zip(contents).map(version).collect()
@@ -224,6 +243,17 @@ mod tests {
             let found = default_version(&all).map(|found| found.number);
             assert_eq!(found, expected, "{contents:?}");
         }
+    }
+
+    #[test]
+    fn a_job_that_was_rolled_back_is_restarted() {
+        let mut all = versions(&[1, 9, 1]);
+        all[2].job.groups[0].count = 7;
+        all[2].result = Some(UpdateResult::Failed);
+        assert!(default_version(&all).is_none());
+        let why = already_there(&all).unwrap_or_default();
+        assert!(why.contains("content of version 0") && why.contains("restart web"), "{why}");
+        assert_eq!(already_there(&versions(&[1, 9])), None);
     }
 
     #[test]
@@ -253,7 +283,7 @@ mod tests {
         let lines: Vec<&str> = table.lines().collect();
         assert!(lines[5].ends_with("restarted with the content of version 3"), "{table}");
         assert_eq!(shapes[4].difference.lines(), "  group main: 2 tasks, all restarted\n");
-        all[4].result = Some("failed");
+        all[4].result = Some(UpdateResult::Failed);
         assert_eq!(default_version(&all).map(|found| found.number), Some(2));
         assert_eq!(restored(&all[3].job, &all[4]), all[3].job, "the earlier tasks stay");
     }

@@ -9,6 +9,7 @@ use crate::duration::duration;
 use clap::Args;
 use omega_client::proto;
 use omega_core::{Job, JobKind, OnFailure};
+use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 /// Interval between two checks, which is also the interval of the leader's update steps.
@@ -51,10 +52,11 @@ impl WaitArgs {
         self.until_all_done(caller, [job])
     }
 
-    /// Waits until all jobs are done, if the user asked for it. The time limit applies to all together.
+    /// Waits until all jobs are done, if the user asked for it. The time limit applies to all together. A failed job does
+    /// not end the wait for the others; each failure but the last one is printed here.
     ///
     /// # Errors
-    /// If one of its tasks fails or is killed, the job is updated or deleted meanwhile, or the time is over.
+    /// If a task of a job fails or is killed, a job is updated or deleted meanwhile, or the time is over.
     pub(in crate::commands) fn until_all_done<'a>(
         self,
         caller: &Caller,
@@ -62,8 +64,32 @@ impl WaitArgs {
     ) -> Result<(), CommandError> {
         let Some(limit) = self.wait else { return Ok(()) };
         let began = Instant::now();
-        jobs.into_iter().try_for_each(|job| job.until_done(caller, limit, began))
+        last_failure(jobs.into_iter().map(|job| job.until_done(caller, limit, began)))
     }
+}
+
+/// Returns the last failure of jobs, and prints the others. Another error, such as that of a cell which does not answer,
+/// is the last one.
+fn last_failure(
+    results: impl Iterator<Item = Result<(), CommandError>>,
+) -> Result<(), CommandError> {
+    let mut last: Option<CommandError> = None;
+    for error in results.filter_map(Result::err) {
+        let is_of_job = matches!(error, CommandError::NotDone { .. } | CommandError::Refused(_));
+        if let Some(earlier) = last.replace(error) {
+            // If standard error cannot be written, the exit code shows the failure nevertheless.
+            drop(writeln!(io::stderr(), "omega: {earlier}"));
+        }
+        if !is_of_job {
+            break;
+        }
+    }
+    last.map_or(Ok(()), Err)
+}
+
+/// A time limit in words.
+fn shown(limit: Duration) -> String {
+    if limit.is_zero() { "0s".to_owned() } else { format!("{limit:?}") }
 }
 
 impl Awaited<'_> {
@@ -123,7 +149,8 @@ impl Awaited<'_> {
                 } else {
                     format!(": run `omega job explain {name}` to see why tasks are pending")
                 };
-                return failed(format!("it was not done within {limit:?}: {now}{hint}"));
+                let limit = shown(limit);
+                return failed(format!("it was not done within {limit}: {now}{hint}"));
             }
             caller.runtime().block_on(async { tokio::time::sleep(POLL_INTERVAL).await });
             let before = std::mem::replace(&mut response, again(caller, job.name)?);
@@ -296,7 +323,7 @@ fn replaced(caller: &Caller, name: &str, awaited: u32) -> Result<String, Command
 #[cfg(test)]
 mod tests {
     use super::*;
-    use omega_core::{Amounts, TaskGroup};
+    use omega_core::{Amounts, TaskGroup, UpdateResult};
 
     #[test]
     fn a_service_may_be_stuck_if_failed_tasks_are_not_replaced() {
@@ -327,11 +354,31 @@ mod tests {
             result,
             job: Job::batch(name, TaskGroup::new(1, Amounts::new([1]))),
         };
-        let failing = [version(1, "old", Some("complete")), version(2, "new", Some("failed"))];
+        let failing = [
+            version(1, "old", Some(UpdateResult::Complete)),
+            version(2, "new", Some(UpdateResult::Failed)),
+        ];
         assert!(is_replaced_or_may_be(2, &failing), "the rollback is still to come");
         assert!(!is_replaced_or_may_be(2, &failing[1..]), "no version is left to restore");
         let restored = failing.into_iter().chain([version(3, "old", None)]);
         assert!(is_replaced_or_may_be(2, &restored.collect::<Vec<_>>()), "the rollback was done");
+    }
+
+    #[test]
+    fn a_failed_job_does_not_end_the_wait_for_others() {
+        let failed = |name: &str| {
+            Err(CommandError::NotDone { name: name.to_owned(), why: "it failed".to_owned() })
+        };
+        let lost = || Err(CommandError::NoAmount);
+        let mut awaited = 0;
+        let results = [failed("a"), Ok(()), failed("b"), Ok(()), lost(), Ok(())];
+        let error = last_failure(results.into_iter().inspect(|_| awaited += 1)).unwrap_err();
+        assert!(matches!(error, CommandError::NoAmount), "{error}");
+        assert_eq!(awaited, 5);
+        let error = last_failure([failed("a"), failed("b"), Ok(())].into_iter()).unwrap_err();
+        assert_eq!(error.to_string(), "job b: it failed");
+        assert!(last_failure([Ok(())].into_iter()).is_ok());
+        assert_eq!([shown(Duration::ZERO), shown(Duration::from_millis(200))], ["0s", "200ms"]);
     }
 
     #[test]

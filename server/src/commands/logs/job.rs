@@ -68,7 +68,7 @@ pub(super) fn run(source: &Source, job: &str, follow: bool) -> Result<(), Comman
     }
 }
 
-fn has_ended(task: &TaskStatus) -> bool {
+pub(super) fn has_ended(task: &TaskStatus) -> bool {
     State::value_variants().iter().any(|state| state.is_end() && state.is_of(task))
 }
 

@@ -7,11 +7,14 @@ use crate::commands::call::Caller;
 use crate::commands::jobs::named_job;
 use crate::commands::resize::name;
 use crate::commands::show::Format;
-use crate::commands::{CommandArgs, CommandError};
+use crate::commands::{CommandArgs, CommandError, task_pages};
 use clap::Args;
-use omega_client::proto;
+use omega_client::convert::Malformed;
+use omega_client::proto::list_tasks_request::Of;
 use omega_client::proto::task_service_client::TaskServiceClient;
+use omega_client::{ErrorCode, proto};
 use shown::{Printed, Shown};
+use std::io::{self, Write};
 use std::time::Duration;
 
 /// Interval at which `--follow` requests more output after an empty reply.
@@ -85,11 +88,20 @@ pub(super) fn run(args: &LogsArgs) -> Result<(), CommandError> {
 /// Prints the output of one task.
 fn one(source: &Source, job: &str, index: u32, follow: bool) -> Result<(), CommandError> {
     let mut outputs = source.outputs();
+    let mut awaited = Awaited::default();
     while !outputs.iter().all(Output::is_done) {
         let mut is_new = false;
-        for output in &mut outputs {
+        'outputs: for output in &mut outputs {
             while !output.is_done() {
-                let part = source.read(job, index, output)?;
+                let part = match source.read(job, index, output) {
+                    Ok(part) => part,
+                    Err(why) if follow => {
+                        awaited.fail(why, || source.has_ended(job, index))?;
+                        break 'outputs;
+                    }
+                    Err(why) => return Err(why),
+                };
+                awaited.has_ended = false;
                 is_new |= !part.data.is_empty();
                 let text = output.take(part, follow);
                 if output.stream.printed.print(&text).is_err() {
@@ -107,6 +119,41 @@ fn one(source: &Source, job: &str, index: u32, follow: bool) -> Result<(), Comma
         }
     }
     Ok(())
+}
+
+/// A log that cannot be read now, because the task has not started, or its agent is away.
+#[derive(Debug, Default)]
+struct Awaited {
+    is_told: bool,
+    /// Whether the task had ended at the last attempt, so that the next one is the last.
+    has_ended: bool,
+}
+
+impl Awaited {
+    /// Handles a failed attempt. The reason is printed once.
+    ///
+    /// # Errors
+    /// If another attempt will not help.
+    fn fail(
+        &mut self,
+        why: CommandError,
+        has_ended: impl FnOnce() -> Result<bool, CommandError>,
+    ) -> Result<(), CommandError> {
+        let reason = match &why {
+            CommandError::Refused(error) if error.code == ErrorCode::UnknownTask => &error.message,
+            _ => return Err(why),
+        };
+        if self.has_ended {
+            return Err(why);
+        }
+        self.has_ended = has_ended()?;
+        if !self.is_told && !self.has_ended {
+            // If standard error cannot be written, the output is printed nevertheless.
+            drop(writeln!(io::stderr(), "omega: {reason}: waiting"));
+            self.is_told = true;
+        }
+        Ok(())
+    }
 }
 
 /// A stream of a task, and the stream of this program to which it is printed.
@@ -195,6 +242,17 @@ impl Source {
         self.streams.iter().map(output).collect()
     }
 
+    /// Whether a task has ended.
+    ///
+    /// # Errors
+    /// If there is no such task.
+    fn has_ended(&self, job: &str, index: u32) -> Result<bool, CommandError> {
+        let of = named_job::by_name(job).map(Of::Job);
+        let request = proto::ListTasksRequest { of, index: Some(index), ..Default::default() };
+        let page = task_pages::page(&self.caller, &request)?;
+        Ok(job::has_ended(page.tasks.first().ok_or(Malformed::Missing("tasks"))?))
+    }
+
     /// Reads the next part of a stream of a task.
     fn read(
         &self,
@@ -212,5 +270,29 @@ impl Source {
         self.caller.call(&request, |channel, request| async move {
             TaskServiceClient::new(channel).read_task_log(request).await
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use omega_client::ApiError;
+
+    fn refused(code: ErrorCode) -> CommandError {
+        CommandError::Refused(ApiError::new(code, "no log"))
+    }
+
+    #[test]
+    fn a_log_is_awaited_until_the_task_has_ended() {
+        let mut awaited = Awaited::default();
+        for has_ended in [false, false, true] {
+            assert!(awaited.fail(refused(ErrorCode::UnknownTask), || Ok(has_ended)).is_ok());
+        }
+        let last = awaited.fail(refused(ErrorCode::UnknownTask), || Ok(true));
+        assert!(last.is_err(), "it was read once more after the end");
+        let mut awaited = Awaited::default();
+        let unknown = || Err(refused(ErrorCode::UnknownTask));
+        assert!(awaited.fail(refused(ErrorCode::UnknownTask), unknown).is_err(), "no such task");
+        assert!(awaited.fail(refused(ErrorCode::Denied), || Ok(false)).is_err());
     }
 }

@@ -334,6 +334,35 @@ fn a_server_with_few_descriptors_serves_those_who_come_later() {
     insist(|| runtime.block_on(describe(format!("http://127.0.0.1:{port}"))));
 }
 
+/// Starts `omega serve` in a shell that has set limits of open files.
+fn serve_with_files(dir: &Path, ulimit: &str, port: u16) -> Command {
+    let program = omega(dir).get_program().to_owned();
+    let mut command = Command::new("sh");
+    command.current_dir(dir).arg("-c");
+    command.arg(format!("{ulimit}; exec \"$0\" serve --memory \"$1\"")).arg(program);
+    command.arg(format!("--listen=127.0.0.1:{port}")).stdout(Stdio::piped());
+    command.stderr(Stdio::piped());
+    command
+}
+
+#[test]
+fn a_server_opens_as_many_files_as_it_may_and_does_not_start_with_too_few() {
+    let dir = folder(&[]);
+    let ulimit = "ulimit -n 200; ulimit -S -n 40";
+    let mut child = serve_with_files(dir.path(), ulimit, ports(1)[0]).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let server = Process(child);
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", server.0.id())).unwrap();
+    let files = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
+    let values: Vec<&str> = files.split_whitespace().skip(3).take(2).collect();
+    assert_eq!(values, ["200", "200"]);
+    let output = serve_with_files(dir.path(), "ulimit -n 24", ports(1)[0]).output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("may open only 24 files: raise the limit to at least 31"), "{stderr}");
+}
+
 #[test]
 fn a_server_that_is_told_twice_to_end_keeps_what_it_answered() {
     let mut cell = Cell::start();

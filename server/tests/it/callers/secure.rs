@@ -115,6 +115,46 @@ fn an_agent_needs_only_its_own_certificate() {
 }
 
 #[test]
+fn an_agent_whose_description_has_grown_starts_with_what_is_known() {
+    let guarded = Guarded::start();
+    let address = guarded.address();
+    let omega = |whom: &str, line: &str| -> Vec<String> {
+        let tls = format!("--tls-ca=certs/ca.pem --tls-cert=certs/{whom}.pem");
+        let line = format!("{line} --cell {address} {tls} --tls-key=certs/{whom}.key");
+        line.split(' ').map(str::to_owned).collect()
+    };
+    let start_agent = |flags: &str| {
+        let line = format!("agent --no-limits --name m0 --dir m0 --memory=1GiB {flags}");
+        let line = omega("agent-m0", &line);
+        let line: Vec<&str> = line.iter().map(String::as_str).collect();
+        drop(start(guarded.path(), &line));
+    };
+    let operator = |line: &str| {
+        let line = omega("operator-ann", line);
+        let line: Vec<&str> = line.iter().map(String::as_str).collect();
+        let output = run_omega(guarded.path(), &line);
+        assert_eq!(output.code, Some(0), "{}", output.stderr);
+        output.stdout
+    };
+    let registered = || {
+        let machine: serde_json::Value =
+            serde_json::from_str(&operator("machine get m0 -o json")).unwrap();
+        let label = |key: &str| machine["labels"][key].as_str().map(str::to_owned);
+        let cpu = machine["resources"]["cpu"]["capacity"].as_u64().unwrap();
+        (cpu, label("zone"), label("omega.io/podman"), label("omega.io/agent").is_some())
+    };
+    let text = |text: &str| Some(text.to_owned());
+    start_agent("--cpu=1 --label omega.io/podman=5.4");
+    assert_eq!(registered(), (1000, None, text("5.4"), true));
+    start_agent("--cpu=2 --label omega.io/podman=5.5 --label zone=a");
+    assert_eq!(registered(), (1000, None, text("5.5"), true));
+    operator("machine add m0 --cpu 3 --memory 1GiB --label zone=b");
+    assert_eq!(registered(), (3000, text("b"), text("5.5"), true));
+    start_agent("--cpu=9 --label omega.io/podman=5.5 --label zone=a");
+    assert_eq!(registered(), (3000, text("b"), text("5.5"), true));
+}
+
+#[test]
 fn wrong_certificates_open_nothing() {
     let guarded = Guarded::start();
     authority(guarded.path(), "others");

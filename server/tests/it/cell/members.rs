@@ -2,9 +2,9 @@
 //! membership.
 
 use crate::kit::callers::{certificates, certified};
-use crate::kit::cell::{Process, ports, serve};
+use crate::kit::cell::{Process, ports, run_omega_at, serve};
 use crate::kit::certificates::{issue, tls};
-use crate::kit::process::run_omega;
+use crate::kit::process::{folder, run_omega};
 use crate::kit::wait::insist;
 use omega_client::connect::tls_endpoint;
 use omega_client::proto::cell_service_client::CellServiceClient;
@@ -200,4 +200,19 @@ fn a_replica_that_has_moved_is_reached_at_its_new_address() {
     // The moved replica and the other one are a majority.
     replicas[gone - 1] = None;
     cell.operate("job submit second --count 1");
+}
+
+#[test]
+fn a_replica_without_a_listener_for_peers_gets_no_address() {
+    let dir = folder(&[]);
+    let ports = ports(2);
+    let (at, unused) = (ports[0], ports[1]);
+    let address = format!("127.0.0.1:{at}");
+    let _server = serve(dir.path(), &["--dir=cell".to_owned(), format!("--listen={address}")]);
+    let line = format!("member update 1 127.0.0.1:{unused}");
+    let refused = run_omega_at(dir.path(), &address, &line);
+    assert!(refused.stderr.contains("was started without --peers"), "{}", refused.stderr);
+    assert_eq!(refused.code, Some(1), "{}", refused.stderr);
+    let listed = run_omega_at(dir.path(), &address, "member list");
+    assert!(!listed.stdout.contains(&unused.to_string()), "{}", listed.stdout);
 }

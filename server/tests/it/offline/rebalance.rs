@@ -40,6 +40,13 @@ fn a_drained_machine_is_emptied_and_each_move_is_told() {
     }
     assert_eq!(drained["misplaced"].as_u64(), drained["moves"].as_array().map(|m| m.len() as u64));
     assert_eq!(drained["stuck"], Value::Array(Vec::new()));
+    std::fs::write(dir.path().join("two.csv"), "name,cpu,memory\na,4,8Gi\nb,4,8Gi\n").unwrap();
+    std::fs::write(dir.path().join("one.csv"), "name,count,cpu,memory\nweb,2,1,1Gi\n").unwrap();
+    std::fs::write(dir.path().join("p.csv"), "job,machine\nweb,a\nweb,b\n").unwrap();
+    let files =
+        ["--machines", "two.csv", "--jobs", "one.csv", "--placements", "p.csv", "--drain", "b"];
+    let fact = &json(dir.path(), &files)["facts"][0];
+    assert_eq!((&fact["before"], &fact["after"]), (&2.into(), &1.into()), "{fact}");
     let text = rebalance(dir.path(), &[&FILES[..], &["--drain", &busy]].concat()).stdout;
     assert!(text.contains("objective, in mean machines"), "{text}");
 }
@@ -209,13 +216,14 @@ fn bad_input_ends_with_one_line() {
     ] {
         std::fs::write(dir.path().join(name), content).unwrap();
     }
-    let cases: [(&[&str], &str); 22] = [
+    let cases: [(&[&str], &str); 23] = [
         (&["--drain", "none"], "there is no machine \"none\""),
         (
             &["--safety", "cores=3"],
             "--safety: the cell has no resource kind \"cores\"; its kinds are: cpu,",
         ),
         (&["--weight", "speed=3"], "--weight: there is no term \"speed\""),
+        (&["--weight", "load=1,load=2"], "--weight: load is given twice"),
         (&["--weight", "load=10001"], "--weight: 10001 is too large"),
         (&["--safety", "cpu"], "\"cpu\" must be NAME=NUMBER"),
         (&["--objectives", "none.toml"], "none.toml: cannot be read"),

@@ -51,6 +51,11 @@ fn what_a_lost_machine_ran_runs_elsewhere_until_it_is_back() {
     until(|| cell.marked("few") == (0, 100));
     drop(few);
     until(|| cell.marked("few") == (2, 0));
+    // An operator's label does not make the machine reachable.
+    let add =
+        ["machine", "add", "few-0", "--cpu", "64", "--memory", "256GiB", "--label", "team=ml"];
+    assert_eq!(cell.run_omega(&add).code, Some(0));
+    assert_eq!(cell.marked("few"), (2, 0));
     let output = cell.run_omega(&["machine", "get", "few-0", "-o", "json"]);
     assert!(output.stdout.contains("\"status\": \"unreachable\""), "{}", output.stdout);
     until(|| cell.job(job).running == 100);
@@ -61,6 +66,9 @@ fn what_a_lost_machine_ran_runs_elsewhere_until_it_is_back() {
     assert_eq!(cell.marked("few"), (2, 0));
     let _few = cell.agent("few", 2, &[]);
     until(|| cell.marked("few").0 == 0);
+    let output = cell.run_omega(&["machine", "get", "few-0", "-o", "json"]);
+    assert!(output.stdout.contains("\"team\": \"ml\""), "{}", output.stdout);
+    assert!(output.stdout.contains("\"omega.io/agent\""), "{}", output.stdout);
     // More tasks are submitted than fit on the other machines.
     let more = cell.submit(&service("more", 450));
     until(|| cell.job(more).running == 450);

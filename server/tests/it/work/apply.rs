@@ -32,7 +32,7 @@ fn a_job_is_printed_as_a_file_that_describes_it() {
     cell.ok("job submit -f job.json");
     let file = cell.ok("job get gang -o toml");
     std::fs::write(cell.path().join("again.toml"), &file).unwrap();
-    assert_eq!(cell.ok("job submit -f again.toml"), "job gang is submitted: 2 tasks\n");
+    assert_eq!(cell.ok("job submit -f again.toml"), "job gang is unchanged\n");
     cell.ok("job delete gang");
     cell.ok("job submit -f again.toml");
     assert_eq!(cell.ok("job get gang -o toml"), file);

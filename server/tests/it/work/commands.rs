@@ -113,7 +113,7 @@ fn jobs_are_submitted_watched_explained_and_killed() {
     let submit = "job submit web --count 3 --cpu 0.5 --memory 2GiB --service --tenant t \
         --precedence -2 --run-time 30s --label app=web --require rack=a --spread place:1";
     assert_eq!(cell.ok(submit), "job web is submitted: 3 tasks\n");
-    assert_eq!(cell.ok(submit), "job web is submitted: 3 tasks\n", "nothing is done twice");
+    assert_eq!(cell.ok(submit), "job web is unchanged\n", "nothing is done twice");
     assert_eq!(cell.ok("job submit -f job.json"), "job gang is submitted: 2 tasks\n");
     assert!(cell.fails(2, "job submit -f job.json --deadline 2h").contains("cannot be used with"));
     cell.ok("job submit big --cpu 64 --anti-affinity machine --gang 1 --scheduler other");

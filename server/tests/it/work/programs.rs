@@ -229,7 +229,7 @@ request = { cpu = 1 }
 [group.run]
 command = "/bin/sh"
 args = ["-c", "exit 3"]
-restart = { attempts = 1, delay = "10ms" }
+restart = { attempts = 1, delay = "100ms" }
 "#;
 
 /// A batch task that takes its time to end with 0 after a stop, or does not end at all.

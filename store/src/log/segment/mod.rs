@@ -40,7 +40,8 @@
 //! # Full disks
 //!
 //! Only a new segment needs space. If there is none, nothing is written. The end of each segment is reserved for
-//! compactions and restarts, so that a full log can be shortened. The segments that this frees are reused next.
+//! compactions and restarts, so that a full log can be shortened. The segments that this frees are reused next. If a new
+//! segment cannot be made for another reason, this is treated as a full disk (`spares.rs`).
 
 mod header;
 mod index;
@@ -49,6 +50,7 @@ mod promise;
 mod read;
 mod record;
 mod room;
+mod spares;
 
 pub use header::FORMAT;
 pub use record::Damage;
@@ -57,7 +59,7 @@ use super::{
     Batch, Bounds, CreateError, Entry, HardState, LogEngine, LogIndex, OpenError, Position, Promise,
 };
 use super::{ReadError, ReplicaId, Term, WriteError};
-use crate::disk::{Disk, DiskFile};
+use crate::disk::{Disk, DiskFile, is_full};
 use crate::failpoint::failpoint;
 use crate::origin::CellId;
 use header::Header;
@@ -120,6 +122,8 @@ pub struct SegmentLog {
     /// Obsolete segments, kept for reuse.
     free: Vec<Segment>,
     unfinished: Option<Unfinished>,
+    /// Offset in the current segment from which the next segment is prepared again, after this failed.
+    prepare_from: Option<u64>,
     end: u64,
     next: u64,
     synced: u64,
@@ -167,9 +171,13 @@ impl SegmentLog {
         options: SegmentOptions,
     ) -> Result<SegmentLog, CreateError> {
         assert!((8 << 10..=1 << 30).contains(&options.segment_bytes), "8 KiB to 1 GiB");
-        let failed = |source: io::Error| match source.kind() {
-            io::ErrorKind::StorageFull => CreateError::Full(folder.to_owned()),
-            _ => CreateError::Io { path: folder.to_owned(), source },
+        let failed = |source: io::Error| {
+            let path = folder.to_owned();
+            if is_full(&source) {
+                CreateError::Full(path)
+            } else {
+                CreateError::Io { path, source }
+            }
         };
         let names = disk.list(folder).map_err(failed)?;
         if names.iter().any(|name| room::sequence_of(name).is_some()) {
@@ -204,6 +212,7 @@ impl SegmentLog {
             spares: VecDeque::new(),
             free: Vec::new(),
             unfinished: None,
+            prepare_from: None,
             end,
             next: 2,
             synced: 1,
@@ -302,125 +311,6 @@ impl SegmentLog {
         Ok(Data { in_segment: at + in_buffer as u64, in_buffer })
     }
 
-    /// Begins a new segment if the current one has no room for `bytes` bytes before its last `reserve` bytes.
-    fn make_room(&mut self, bytes: u64, reserve: u64) -> Result<(), WriteError> {
-        let wanted = bytes + SMALL + reserve;
-        if self.end + wanted <= self.current().header.length {
-            return Ok(());
-        }
-        failpoint!("log-segment", Err(WriteError::Refused));
-        let length = (header::BYTES as u64 + wanted).max(self.options.segment_bytes);
-        let fits = self.spares.front().is_some_and(|spare| spare.header.length >= length);
-        let made = if fits { None } else { Some(self.new_spare(length)?) };
-        let first = self.spares.pop_front();
-        let spare = made.or(first).expect("there is a spare that fits, or one was made");
-        self.write(Written::Seal)?;
-        if !omega_cellstate::injected!(SealNotSynced) {
-            self.sync_current()?;
-        }
-        self.segments.push_back(spare);
-        self.end = header::BYTES as u64;
-        Ok(())
-    }
-
-    /// Creates a segment that will follow the current one, because there is no spare, or the first spare is too short.
-    /// The new segment replaces that spare, and takes its file name.
-    fn new_spare(&mut self, length: u64) -> Result<Segment, WriteError> {
-        let sequence = self.current().header.sequence + 1;
-        if let Some(at) = self.free.iter().position(|free| free.header.length >= length) {
-            let old = self.free.remove(at);
-            return self.reuse(old, sequence);
-        }
-        let unfinished = self.unfinished.take();
-        let made = self.finish(unfinished, length, sequence);
-        made.map_err(|source| self.full_or_unknown(source))
-    }
-
-    fn reuse(&mut self, old: Segment, sequence: u64) -> Result<Segment, WriteError> {
-        self.unfinished = None;
-        failpoint!("log-reuse");
-        let reused = room::reuse((&*self.disk, &self.folder), old, sequence);
-        self.written += header::BYTES as u64;
-        reused.map_err(|source| self.full_or_unknown(source))
-    }
-
-    fn finish(
-        &mut self,
-        unfinished: Option<Unfinished>,
-        length: u64,
-        sequence: u64,
-    ) -> io::Result<Segment> {
-        let mut unfinished = match unfinished {
-            Some(unfinished) => unfinished,
-            None => Unfinished::begin(&*self.disk, &self.folder)?,
-        };
-        if let Err(error) = unfinished.grow(length) {
-            self.unfinished = Some(unfinished);
-            return Err(error);
-        }
-        self.written += header::BYTES as u64;
-        let LogOwner { cell, replica } = self.owner;
-        let header = Header { cell, replica, sequence, length };
-        unfinished.finish((&*self.disk, &self.folder), header, |_| Vec::new())
-    }
-
-    fn full_or_unknown(&mut self, source: io::Error) -> WriteError {
-        let path = self.folder.clone();
-        match source.kind() {
-            io::ErrorKind::StorageFull => WriteError::Full { path },
-            _ => self.unknown(path, source),
-        }
-    }
-
-    /// Extends the next segment by one step if it has fewer than `due` bytes.
-    fn step(&mut self, due: u64) -> Result<(), WriteError> {
-        if !self.spares.is_empty() {
-            return Ok(());
-        }
-        failpoint!("log-spare");
-        let length = self.options.segment_bytes;
-        let sequence = self.current().header.sequence + 1;
-        if let Some(at) = self.free.iter().position(|free| free.header.length >= length) {
-            let old = self.free.remove(at);
-            let spare = self.reuse(old, sequence)?;
-            self.spares.push_back(spare);
-            return Ok(());
-        }
-        let unfinished = match self.unfinished.take() {
-            Some(unfinished) => Ok(unfinished),
-            None => Unfinished::begin(&*self.disk, &self.folder),
-        };
-        let mut unfinished = unfinished.map_err(|source| self.full_or_unknown(source))?;
-        let before = unfinished.length();
-        if before < due.min(length)
-            && let Err(error) = unfinished.step(length)
-        {
-            self.unfinished = Some(unfinished);
-            return Err(self.full_or_unknown(error));
-        }
-        if unfinished.length() < length {
-            self.unfinished = Some(unfinished);
-            return Ok(());
-        }
-        let made = self.finish(Some(unfinished), length, sequence);
-        let spare = made.map_err(|source| self.full_or_unknown(source))?;
-        self.spares.push_back(spare);
-        Ok(())
-    }
-
-    /// Extends the next segment if it lags behind the filling of the current one. A full disk is ignored until the
-    /// space is needed.
-    fn keep_pace(&mut self) -> Result<(), WriteError> {
-        let (end, length) = (self.end, self.current().header.length);
-        // The next segment grows a quarter faster than the current one fills, so that it is complete before the last
-        // batch.
-        let due = self.options.segment_bytes * end / length * 5 / 4;
-        match self.step(due) {
-            Err(WriteError::Full { .. }) => Ok(()),
-            other => other,
-        }
-    }
-
     fn sync_current(&mut self) -> Result<(), WriteError> {
         self.write_promise()?;
         failpoint!("log-sync-file");
@@ -494,7 +384,8 @@ impl LogEngine for SegmentLog {
         // Frees the memory of an unusually large batch.
         self.buffer.clear();
         self.buffer.shrink_to(BUFFER);
-        self.keep_pace()
+        self.keep_pace();
+        Ok(())
     }
 
     fn sync(&mut self) -> Result<(), WriteError> {
@@ -559,10 +450,8 @@ impl LogEngine for SegmentLog {
 
     fn prepare(&mut self) -> Result<(), WriteError> {
         self.check_trust()?;
-        match self.step(u64::MAX) {
-            Err(WriteError::Full { .. }) => Ok(()),
-            other => other,
-        }
+        self.prepare_next(u64::MAX);
+        Ok(())
     }
 
     fn unmet_promise(&self) -> Option<Promise> {

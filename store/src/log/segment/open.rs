@@ -410,6 +410,7 @@ impl Opening {
             spares,
             free: Vec::new(),
             unfinished: None,
+            prepare_from: None,
             end,
             next: replay.number,
             synced: replay.number - 1,

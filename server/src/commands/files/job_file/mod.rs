@@ -551,6 +551,22 @@ mod tests {
     }
 
     #[test]
+    fn a_program_has_no_empty_user_and_no_short_delay() {
+        let why = |field: &str| {
+            let run = format!("run = {{ command = \"a\", {field} }}");
+            let text = format!("name = \"a\"\n[[group]]\ncount = 1\n{run}");
+            let file: JobFile = toml::from_str(&text).unwrap();
+            let job = file.job(&Kinds::standard(), Path::new("job.toml"));
+            job.err().map_or_else(String::new, |error| error.to_string())
+        };
+        assert!(why("user = \"\"").contains("group[0].run.user: is empty"));
+        let delay =
+            |delay: &str| why(&format!("restart = {{ attempts = 1, delay = \"{delay}\" }}"));
+        assert!(delay("10ms").contains("group[0].run.restart.delay: 10ms is too short"));
+        assert_eq!(delay("100ms"), "");
+    }
+
+    #[test]
     fn the_schema_in_the_docs_is_of_these_types() {
         let schema = |schema: schemars::Schema| {
             serde_json::to_string_pretty(schema.as_value()).unwrap() + "\n"

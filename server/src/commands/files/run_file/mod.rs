@@ -63,7 +63,7 @@ struct MountFile {
 struct RestartFile {
     /// Maximum number of restarts in a row. After a run of ten minutes, counting starts again.
     attempts: u32,
-    /// Delay before the first restart: `1s`. It doubles with each further restart, up to five minutes.
+    /// Delay before the first restart, at least `100ms`. It doubles with each further restart, up to five minutes.
     #[serde(default = "second")]
     #[schemars(with = "String")]
     delay: TimeFile,
@@ -108,6 +108,9 @@ struct HttpFile {
     path: String,
 }
 
+/// Shortest delay before a restart, below which agents would not go.
+const DELAY_MIN_MS: u32 = 100;
+
 fn second() -> TimeFile {
     TimeFile::from_secs(1)
 }
@@ -128,7 +131,8 @@ impl RunFile {
     /// Returns the program, with the names of the group's ports.
     ///
     /// # Errors
-    /// If there is neither a program nor an image, or the health check has no probe, or several probes.
+    /// If there is neither a program nor an image, an optional text is empty, the delay of restarts is too short, or the
+    /// health check has no probe or several probes.
     pub(in crate::commands) fn run(
         &self,
         at: &str,
@@ -137,6 +141,17 @@ impl RunFile {
         if self.command.is_empty() && self.image.is_none() {
             let why = "is missing: give a program such as \"/bin/sh\", or an image".to_owned();
             return Err(CommandError::Field { place: format!("{at}.command"), why });
+        }
+        let named =
+            [("image", &self.image), ("working_dir", &self.working_dir), ("user", &self.user)];
+        if let Some((field, _)) = named.iter().find(|(_, text)| text.as_deref() == Some("")) {
+            let why = "is empty: leave it out for the default".to_owned();
+            return Err(CommandError::Field { place: format!("{at}.{field}"), why });
+        }
+        let delay = self.restart.map_or(DELAY_MIN_MS, |restart| restart.delay.millis());
+        if delay < DELAY_MIN_MS {
+            let why = format!("{delay}ms is too short: must be at least {DELAY_MIN_MS}ms");
+            return Err(CommandError::Field { place: format!("{at}.restart.delay"), why });
         }
         let optional = |text: &Option<String>| text.as_deref().map(Text::from);
         let variable = |(name, value): (&String, &String)| EnvVar {

@@ -1,6 +1,6 @@
 //! Conversion of a group's program to the form in a file.
 
-use super::{HealthFile, HttpFile, MountFile, RestartFile, RunFile};
+use super::{DELAY_MIN_MS, HealthFile, HttpFile, MountFile, RestartFile, RunFile};
 use crate::commands::files::ports_file::PortRef;
 use crate::commands::files::time_file::TimeFile;
 use omega_core::{HealthCheck, Mount, Probe, RestartPolicy, Run, Text};
@@ -13,7 +13,9 @@ impl From<&Run> for RunFile {
     fn from(run: &Run) -> RunFile {
         let optional = |text: &Option<Text>| text.as_ref().map(ToString::to_string);
         let RestartPolicy { attempts, delay_ms } = run.restart;
-        let restart = RestartFile { attempts, delay: TimeFile::from_millis(delay_ms.into()) };
+        // Agents wait at least this long, even if a program describes a shorter delay.
+        let delay = TimeFile::from_millis(delay_ms.max(DELAY_MIN_MS).into());
+        let restart = RestartFile { attempts, delay };
         RunFile {
             command: run.command.to_string(),
             args: strings(&run.args),

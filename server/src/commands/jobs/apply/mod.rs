@@ -53,9 +53,9 @@ struct AppliedShape {
     /// Number of tasks in words.
     #[serde(skip)]
     size: String,
-    /// Number of tasks that have failed for good and are not replaced.
+    /// Remark on tasks that have failed for good and are not replaced; empty if there are none.
     #[serde(skip)]
-    failed: u32,
+    failures: String,
 }
 
 /// Whether a change is made, or only checked.
@@ -129,9 +129,11 @@ fn apply(
     }
     let difference = Difference::of(kinds, existing.as_ref().map(|existing| &existing.target), job);
     let failed = existing.as_ref().map_or(0, |existing| existing.failed);
+    let failures = if failed > 0 { failures(job, failed) } else { String::new() };
     let shape = |action, version, difference| {
         let (name, size) = (job.name.to_string(), submission::size(job));
-        Ok(AppliedShape { name, action, dry_run, version, difference, size, failed })
+        let failures = failures.clone();
+        Ok(AppliedShape { name, action, dry_run, version, difference, size, failures })
     };
     let Some(existing) = existing else {
         if !dry_run {
@@ -264,8 +266,8 @@ fn lines(shape: &AppliedShape) -> String {
         "restarted" => {
             format!("job {name} had ended, and {is} started again: {size}\n")
         }
-        _ if shape.failed > 0 => {
-            format!("job {name} is unchanged; {}\n", failures(&name, shape.failed))
+        _ if !shape.failures.is_empty() => {
+            format!("job {name} is unchanged; {}\n", shape.failures)
         }
         _ => format!("job {name} is unchanged\n"),
     };
