@@ -121,7 +121,7 @@ pub(crate) fn table(options: &Options) {
         |group: &&Group| options.only.as_deref().is_none_or(|pattern| group.name.contains(pattern));
     let print = |group: &Group| {
         let rows = (group.measure)(options);
-        show::group(options, (group.name, group.workload), &rows)
+        show::group(options, group.name, group.workload, &rows)
     };
     if show::head(options, SEED) {
         // The first group that is not written is the last one to be measured.

@@ -164,7 +164,7 @@ pub(crate) fn head(options: &Options, seed: u64) -> bool {
 }
 
 /// Prints a group of rows. Returns whether it was written, or else its reader has closed the output.
-pub(crate) fn group(options: &Options, (name, workload): (&str, &str), rows: &[Row]) -> bool {
+pub(crate) fn group(options: &Options, name: &str, workload: &str, rows: &[Row]) -> bool {
     if options.markdown {
         return say!("\n### {name}\n\n{workload}\n")
             && say!("| {} |", HEADINGS.join(" | "))

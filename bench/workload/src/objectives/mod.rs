@@ -174,14 +174,14 @@ pub fn read(
         None => AimsFile::default(),
     };
     let name = from.map(file::shown).unwrap_or_default();
-    objectives(&file, (from, name.as_str()), overrides, kinds)
-        .map_err(|error| error.with_line(&name, &text))
+    objectives(&file, from, &name, overrides, kinds).map_err(|error| error.with_line(&name, &text))
 }
 
-/// The objectives of a file, whose path and name in messages are `from`.
+/// The objectives of a file, whose path is `from`, and which messages call `name`.
 fn objectives(
     file: &AimsFile,
-    (from, name): (Option<&Path>, &str),
+    from: Option<&Path>,
+    name: &str,
     overrides: &Overrides<'_>,
     kinds: &Kinds,
 ) -> Result<Objectives, ObjectivesError> {
