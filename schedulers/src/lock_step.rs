@@ -1,12 +1,13 @@
 //! Runs schedulers in lock step on the thread of the caller, so that equal input gives equal results.
 //!
 //! ```text
-//!   round:   refresh 0 ─ refresh 1 ─ refresh 2 ─ act 0 ─ act 1 ─ act 2
+//!   round 0:   refresh 0 ─ refresh 1 ─ refresh 2 ─ act 0 ─ act 1 ─ act 2
+//!   round 1:   refresh 0 ─ refresh 1 ─ refresh 2 ─ act 1 ─ act 2 ─ act 0
 //! ```
 //!
 //! In each round, all schedulers first bring their views up to the same version. Then they decide and commit one after
-//! the other. So they conflict like schedulers that decide at the same time, but in an order that does not depend on
-//! the timing of threads. [`crate::pool`] runs schedulers on threads.
+//! the other, and another scheduler is first in each round. So they conflict like schedulers that decide at the same
+//! time, but in an order that does not depend on the timing of threads. [`crate::pool`] runs schedulers on threads.
 
 use crate::pool::{self, Worker};
 use crate::queue::Nanos;
@@ -17,6 +18,8 @@ use omega_cellstate::{CellHandle, HandleError};
 #[derive(Debug)]
 pub struct LockStep<O> {
     workers: Vec<Worker<O>>,
+    /// Position of the worker that commits first in the next round.
+    first: usize,
 }
 
 /// Result of one round.
@@ -44,10 +47,11 @@ impl Round {
 }
 
 impl<O: Observer> LockStep<O> {
-    /// Creates a lock step of schedulers, each with its observer. The schedulers commit in the given order.
+    /// Creates a lock step of schedulers, each with its observer. In the first round, the schedulers commit in the given
+    /// order.
     pub fn new(schedulers: impl IntoIterator<Item = (Scheduler, O)>) -> LockStep<O> {
         let worker = |(scheduler, observer)| Worker { scheduler, observer, error: None };
-        LockStep { workers: schedulers.into_iter().map(worker).collect() }
+        LockStep { workers: schedulers.into_iter().map(worker).collect(), first: 0 }
     }
 
     /// Runs one round. `now` is in nanoseconds since any fixed moment and must not decrease. If the cell rejects a
@@ -60,11 +64,14 @@ impl<O: Observer> LockStep<O> {
             note_error(worker, refreshed);
         }
         let mut round = Round { idle: true, ..Round::default() };
-        for worker in self.workers.iter_mut().filter(|worker| worker.error.is_none()) {
+        let (last, first) = self.workers.split_at_mut(self.first);
+        let in_turn = first.iter_mut().chain(last).filter(|worker| worker.error.is_none());
+        for worker in in_turn {
             let acted =
                 pool::guarded(worker, |scheduler, observer| scheduler.act(cell, now, observer));
             round = round.with(note_error(worker, acted));
         }
+        self.first = (self.first + 1) % self.workers.len().max(1);
         round
     }
 
@@ -126,6 +133,20 @@ mod tests {
         let rounds: Vec<Round> = (1..20).map(|i| lock_step.round(&cell, i * 1_000_000)).collect();
         assert!(rounds.iter().all(|round| round.placed == 0 && round.conflicts == 0), "{rounds:?}");
         assert!(rounds.last().unwrap().idle, "{rounds:?}");
+    }
+
+    #[test]
+    fn another_scheduler_is_first_in_each_round() {
+        let (cell, mut lock_step) = contended();
+        lock_step.round(&cell, 0);
+        let group = || TaskGroup::new(1, Amounts::new([600]));
+        cell.apply(Command::RegisterMachine(Machine::new("n", Amounts::new([1000])))).unwrap();
+        let job = Job { scheduler: "a".into(), ..Job::batch("a-second", group()) };
+        cell.apply(Command::SubmitJob(job)).unwrap();
+        let round = lock_step.round(&cell, 10_000_000_000);
+        assert_eq!((round.placed, round.conflicts), (1, 1));
+        let placed = |worker: &Worker<Unobserved>| worker.scheduler.queue().pending_tasks() == 0;
+        assert_eq!(lock_step.workers().iter().map(placed).collect::<Vec<_>>(), [false, true]);
     }
 
     #[test]

@@ -36,6 +36,7 @@ pub(crate) fn rows(options: &Options) -> Vec<Row> {
     };
     pair("score reuse: a full search", score_reuse(options, &made));
     pair("failure cache: a job that fits nowhere", failures(options));
+    pair("a full cell: 10,000 equal jobs wait", full_cell(options));
     pair("one search for 100 identical tasks", identical(options, &made));
     pair("bounds of blocks: 1 in 1,000 has room", bounds(options));
     pair("sampling: 64 feasible, not all", sampling(options, &made));
@@ -95,6 +96,45 @@ fn failures(options: &Options) -> (Figure, Figure) {
     let jobs: Vec<_> = (0..options.work(10_000)).map(job).collect();
     let settings = settings(Search::Adaptive);
     by_switch(options, (&made, &jobs), &settings, |off| off.failures = false)
+}
+
+/// Cost of a place that becomes free in a full cell in which many equal jobs wait, with the failure cache and without
+/// it.
+fn full_cell(options: &Options) -> (Figure, Figure) {
+    const PLACES: usize = 100;
+    let mut machines = cells::machines(PLACES);
+    machines.iter_mut().for_each(|machine| machine.capacity.set(KindId::CPU, 1000));
+    let group = TaskGroup::new(1, Amounts::new([1000]));
+    let job = |i| Command::SubmitJob(Job::batch(format!("equal-{i}"), group.clone()));
+    let places = options.work(PLACES);
+    let waiting = options.work(10_000);
+    let cost = |failures: bool| {
+        let cell = SharedCell::new(cells::empty(machines.clone()).cell);
+        cell.apply_all((0..PLACES + waiting + places).map(job));
+        let settings = Settings { failures, ..settings(Search::Adaptive) };
+        let mut scheduler =
+            Scheduler::new(&cell, Profile::service(), settings).expect("a scheduler registers");
+        let mut now = 0;
+        let mut run = || loop {
+            let step = scheduler.step(&cell, now, &mut Unobserved).expect("it answers");
+            // If every job waits for a later time, the clock is advanced.
+            now += if step.idle { 10_000_000 } else { 1000 };
+            if step.idle && scheduler.queue().is_settled() {
+                break;
+            }
+        };
+        run();
+        // Jobs are placed in order, so those killed have a place.
+        let kill = |job| cell.apply(Command::KillJob { job: JobId(job as u64) });
+        let ((), span) = timed(|| {
+            for place in 0..places {
+                kill(place).expect("a known job is killed");
+                run();
+            }
+        });
+        span.each(places)
+    };
+    by_turns(options.runs(), || cost(true), || cost(false))
 }
 
 /// Cost of one decision for many identical tasks, and of one decision for each task.

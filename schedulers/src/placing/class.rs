@@ -35,6 +35,17 @@ impl ClassRef<'_> {
         ClassRef { group, kind, job, hash: hasher.finish() }
     }
 
+    /// A number that is equal for equal classes.
+    pub(crate) fn hash_code(self) -> u64 {
+        self.hash
+    }
+
+    /// Whether both are the same class.
+    pub(crate) fn is_alike(self, other: ClassRef<'_>) -> bool {
+        (self.hash, self.kind, self.job) == (other.hash, other.kind, other.job)
+            && is_alike(self.group, other.group)
+    }
+
     pub(crate) fn to_class(self) -> Class {
         Class { group: self.group.clone(), kind: self.kind, job: self.job, hash: self.hash }
     }
@@ -42,8 +53,11 @@ impl ClassRef<'_> {
 
 impl Class {
     pub(crate) fn is(&self, other: ClassRef<'_>) -> bool {
-        (self.hash, self.kind, self.job) == (other.hash, other.kind, other.job)
-            && is_alike(&self.group, other.group)
+        self.borrow().is_alike(other)
+    }
+
+    fn borrow(&self) -> ClassRef<'_> {
+        ClassRef { group: &self.group, kind: self.kind, job: self.job, hash: self.hash }
     }
 }
 

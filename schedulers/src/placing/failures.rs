@@ -98,6 +98,11 @@ impl Failures {
         Some(failed.by)
     }
 
+    /// Whether the cache has the class of a group.
+    pub(crate) fn includes(&self, view: &View, group: GroupRef) -> bool {
+        self.position(view, group).is_some()
+    }
+
     fn position(&self, view: &View, group: GroupRef) -> Option<usize> {
         if self.known.is_empty() {
             return None;

@@ -28,8 +28,15 @@ impl ActiveQueue {
     /// An empty queue, with the order of a plugin or the default order.
     pub(crate) fn new(order: Option<Arc<dyn Order>>) -> ActiveQueue {
         match order {
-            None => ActiveQueue::Lines(Lines::default()),
             Some(order) if order.between_tenants() => ActiveQueue::Fair(Shares::new(order)),
+            order => ActiveQueue::of_one_tenant(order),
+        }
+    }
+
+    /// An empty queue for jobs of one tenant.
+    pub(crate) fn of_one_tenant(order: Option<Arc<dyn Order>>) -> ActiveQueue {
+        match order {
+            None => ActiveQueue::Lines(Lines::default()),
             Some(order) => ActiveQueue::Tree(Tree { order, places: BTreeSet::new() }),
         }
     }
@@ -65,6 +72,15 @@ impl ActiveQueue {
             ActiveQueue::Lines(lines) => lines.first(),
             ActiveQueue::Tree(tree) => tree.places.first().map(|place| place.id),
             ActiveQueue::Fair(shares) => shares.first(),
+        }
+    }
+
+    /// Jobs of a queue of one tenant, in the order of their turns.
+    pub(crate) fn ids(&self) -> Box<dyn Iterator<Item = JobId> + '_> {
+        match self {
+            ActiveQueue::Lines(lines) => Box::new(lines.lines.values().flatten().copied()),
+            ActiveQueue::Tree(tree) => Box::new(tree.places.iter().map(|place| place.id)),
+            ActiveQueue::Fair(_) => Box::new(std::iter::empty()),
         }
     }
 

@@ -47,13 +47,15 @@ pub(super) enum JobState {
     Cooling(Nanos, u64),
     /// Sleeps until one of these events, or at the latest until this time.
     Sleeping(Nanos, Events),
+    /// Waits for an equal rejected job: see [`crate::queue::classes`].
+    Following,
 }
 
 impl JobState {
     /// Whether a job in this state was rejected and waits for a change.
     #[inline]
     pub(super) fn is_of_refused(self) -> bool {
-        matches!(self, JobState::Cooling(..) | JobState::Sleeping(..))
+        matches!(self, JobState::Cooling(..) | JobState::Sleeping(..) | JobState::Following)
     }
 }
 

@@ -51,13 +51,17 @@ impl Queue {
     /// Whether some rejected job will be tried after its backoff, because an event after its rejection may help it.
     #[must_use]
     pub fn owes_retry(&self) -> bool {
-        let is_owed = |id| match self.jobs[id].state {
-            JobState::Cooling(_, news) => {
-                self.event_log.any_since(self.rejecting_plugins(*id).events(), news)
+        self.cooling.iter().any(|(_, id)| self.is_owed(*id))
+    }
+
+    /// Whether a job is in backoff, and an event after its rejection may help it.
+    pub(super) fn is_owed(&self, id: JobId) -> bool {
+        match self.jobs.get(&id).map(|entry| entry.state) {
+            Some(JobState::Cooling(_, news)) => {
+                self.event_log.any_since(self.rejecting_plugins(id).events(), news)
             }
             _ => false,
-        };
-        self.cooling.iter().any(|(_, id)| is_owed(id))
+        }
     }
 
     /// Number of changes of the queue so far, except changes of jobs' descriptions. Until it increases, the queue's other
@@ -88,9 +92,10 @@ impl Queue {
         !(self.cooling.is_empty() && self.sleeping.is_empty())
     }
 
-    /// Jobs in backoff or asleep, in no particular order.
+    /// Rejected jobs, in no particular order.
     fn refused_ids(&self) -> impl Iterator<Item = JobId> {
-        self.cooling.iter().map(|(_, id)| *id).chain(self.sleeping.ids())
+        let retried = self.cooling.iter().map(|(_, id)| *id).chain(self.sleeping.ids());
+        retried.chain(self.followers())
     }
 
     /// All jobs with pending tasks and their numbers of pending tasks, ascending by id.

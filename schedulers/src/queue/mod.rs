@@ -8,6 +8,8 @@
 //!                 └─ an event ────── sleeping ◀ cooling ◀ refused
 //! ```
 //!
+//! Of several equal rejected jobs, only the first is retried (`classes.rs`).
+//!
 //! Jobs of higher precedence go first, then older jobs. A profile may have another order. A job that found no machine,
 //! or that a plugin rejected, sleeps until an event that may change the rejection. Its backoff grows with each failure,
 //! so that an unschedulable job costs less and less. A job that an Admit plugin rejects sleeps in the same way: it is
@@ -18,6 +20,7 @@
 
 pub(crate) mod active;
 mod backoff;
+mod classes;
 pub mod dominant;
 mod entry;
 mod figures;
@@ -31,6 +34,7 @@ use crate::framework::events::{EventLog, Events};
 use crate::framework::points::Order;
 use crate::placing::refusals::RejectingPlugins;
 use crate::queue::active::ActiveQueue;
+use crate::queue::classes::Classes;
 use crate::queue::shares::Shares;
 use crate::queue::unschedulable::UnschedulableQueue;
 use entry::{Entry, JobState, QueueCounts, RejectionRecord, TaskMark, TaskNote};
@@ -55,7 +59,21 @@ pub enum Verdict {
         by: RejectingPlugins,
         /// Value of [`Queue::news`] when the decision was made.
         news: u64,
+        /// Basis of the rejection.
+        basis: Basis,
     },
+}
+
+/// Basis of a rejection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Basis {
+    /// A result for this job only.
+    #[default]
+    Job,
+    /// A search whose result holds for all equal jobs.
+    Search,
+    /// The result of an earlier search for an equal job. It cost no search, so the job's backoff does not grow.
+    EarlierSearch,
 }
 
 /// The queue. See the head of the file.
@@ -67,6 +85,7 @@ pub struct Queue {
     order: Option<Arc<dyn Order>>,
     backoff: Backoff,
     active: ActiveQueue,
+    classes: Classes,
     waiting: BTreeSet<(Nanos, JobId)>,
     cooling: BTreeSet<(Nanos, JobId)>,
     sleeping: UnschedulableQueue,
@@ -95,6 +114,7 @@ impl Queue {
             active: ActiveQueue::new(order.clone()),
             order,
             backoff,
+            classes: Classes::default(),
             waiting: BTreeSet::new(),
             cooling: BTreeSet::new(),
             sleeping: UnschedulableQueue::default(),
@@ -118,10 +138,11 @@ impl Queue {
 
     /// Adds a job with all tasks pending, or updates the description of a known job.
     pub fn add_job(&mut self, id: JobId, job: Arc<Job>) {
-        if let Some(entry) = self.jobs.get_mut(&id) {
-            // The job's position among the active jobs may depend on the old description, so the job is removed first.
-            let before = entry.state;
-            if before == JobState::Active {
+        if let Some(before) = self.jobs.get(&id).map(|entry| entry.state) {
+            // The job's class, and its position among other jobs, may depend on the old description, so the job is
+            // removed first.
+            self.pass_on(id);
+            if matches!(before, JobState::Active | JobState::Following) {
                 self.set_state(id, JobState::None);
             }
             if let Some(entry) = self.jobs.get_mut(&id) {
@@ -239,7 +260,9 @@ impl Queue {
         }
         while let Some(id) = self.sleeping.due(now) {
             self.set_state(id, JobState::Active);
+            self.wake_followers(id);
         }
+        self.wake_predecessor(self.active.first()?);
         self.active.first()
     }
 
@@ -300,6 +323,7 @@ impl Queue {
         if !self.jobs.contains_key(&id) {
             return;
         }
+        self.pass_on(id);
         self.note_refusal(
             id,
             RejectionRecord { by: RejectingPlugins::waiting_for(until), gated: true },
@@ -376,7 +400,8 @@ impl Queue {
         if entry.state == JobState::None || entry.state.is_of_refused() {
             // The job also wakes on the events for which its other rejected tasks wait.
             let by = by.and(self.rejecting_plugins(id));
-            self.end(id, Verdict::Refused { by, news: self.event_log.now() }, now);
+            let (news, basis) = (self.event_log.now(), Basis::Job);
+            self.end(id, Verdict::Refused { by, news, basis }, now);
         }
     }
 
@@ -445,6 +470,7 @@ impl Queue {
     /// tasks.
     pub fn end(&mut self, id: JobId, verdict: Verdict, now: Nanos) -> bool {
         let Some(entry) = self.jobs.get_mut(&id) else { return false };
+        let pending = entry.waiting > 0;
         let again = match verdict {
             _ if !entry.may_be_tried() => JobState::None,
             Verdict::More => JobState::Active,
@@ -457,16 +483,22 @@ impl Queue {
                     n => JobState::Waiting(now.saturating_add(self.backoff.after_failures(n - 2))),
                 }
             }
-            Verdict::Refused { by, news } => {
-                entry.failures += 1;
+            Verdict::Refused { by, news, basis } => {
+                let cost_nothing =
+                    basis == Basis::EarlierSearch && !by.events().meets(Events::TIME);
+                if !cost_nothing || entry.failures == 0 {
+                    entry.failures += 1;
+                }
                 let wait = self.backoff.after_failures(entry.failures - 1);
-                JobState::Cooling(bounded(by, now.saturating_add(wait)), news)
+                let of_class = basis != Basis::Job && by.at_latest().is_none();
+                self.note_refusal(id, RejectionRecord { by, gated: false });
+                if of_class && self.follows(id) {
+                    JobState::Following
+                } else {
+                    JobState::Cooling(bounded(by, now.saturating_add(wait)), news)
+                }
             }
         };
-        let pending = entry.waiting > 0;
-        if let (Verdict::Refused { by, .. }, JobState::Cooling(..)) = (verdict, again) {
-            self.note_refusal(id, RejectionRecord { by, gated: false });
-        }
         self.set_state(id, again);
         pending
     }
@@ -511,13 +543,16 @@ impl Queue {
             JobState::Waiting(until) => drop(self.waiting.remove(&(until, id))),
             JobState::Cooling(until, _) => drop(self.cooling.remove(&(until, id))),
             JobState::Sleeping(until, events) => self.sleeping.remove(id, events, until),
+            JobState::Following => self.classes.remove(&entry.job, id),
         }
         match state {
-            JobState::None | JobState::Deciding => {}
+            JobState::None => self.pass_on(id),
+            JobState::Deciding => {}
             JobState::Active => self.active.insert(&entry.job, id),
             JobState::Waiting(until) => drop(self.waiting.insert((until, id))),
             JobState::Cooling(until, _) => drop(self.cooling.insert((until, id))),
             JobState::Sleeping(until, events) => self.sleeping.insert(id, events, until),
+            JobState::Following => self.classes.insert(&entry.job, id),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::framework::points::Queued;
-use omega_core::{Amounts, Precedence, TaskGroup};
+use omega_core::{Amounts, JobKind, Precedence, TaskGroup};
 use std::cmp::Ordering;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -36,7 +36,8 @@ const MIN: Nanos = 1_000_000;
 const LONG: Nanos = 100_000 * MIN;
 
 fn refused(queue: &Queue, events: Events) -> Verdict {
-    Verdict::Refused { by: RejectingPlugins::waiting_for(events), news: queue.news() }
+    let by = RejectingPlugins::waiting_for(events);
+    Verdict::Refused { by, news: queue.news(), basis: Basis::Job }
 }
 
 /// Records events, and wakes the jobs that depend on them.
@@ -217,4 +218,137 @@ fn an_order_that_changes_loses_no_job_and_repeats_none() {
         order.sort_unstable();
         assert_eq!(order, (0..100).filter(|id| id % 3 != 0).collect::<Vec<_>>());
     }
+}
+
+/// Rejects a job, and all jobs equal to it.
+fn refuse_class(queue: &mut Queue, id: u64, now: Nanos) {
+    let by = RejectingPlugins::waiting_for(Events::ROOM_FREED);
+    let verdict = Verdict::Refused { by, news: queue.news(), basis: Basis::Search };
+    queue.begin(JobId(id));
+    queue.end(JobId(id), verdict, now);
+}
+
+/// Places all tasks of the job with the next turn, and returns the job.
+fn place_next(queue: &mut Queue, now: Nanos) -> Option<u64> {
+    let id = queue.next(now)?;
+    queue.pass_on(id);
+    queue.begin(id);
+    for index in 0..queue.waiting_count(id) {
+        queue.placed(TaskId { job: id, index });
+    }
+    queue.end(id, Verdict::More, now);
+    Some(id.0)
+}
+
+#[test]
+fn of_equal_rejected_jobs_only_the_first_is_retried() {
+    let mut queue = Queue::default();
+    (0..4).for_each(|id| queue.add_job(JobId(id), job(0, 1)));
+    // An equal job is rejected before older ones, which then go before it.
+    for id in [2, 0, 1, 3] {
+        refuse_class(&mut queue, id, 0);
+    }
+    assert_eq!(queue.next(LONG), None);
+    assert_eq!(queue.unplaceable().len(), 4, "followers are rejected jobs");
+    assert_eq!((queue.unplaceable_tasks(), queue.is_settled()), (4, true));
+    wake_after(&mut queue, Events::ROOM_FREED);
+    assert_eq!((queue.active_jobs(), queue.next(LONG)), (1, Some(JobId(0))));
+    assert_eq!(place_next(&mut queue, LONG), Some(0));
+    assert_eq!(queue.next(LONG), Some(JobId(1)), "a place was found, so the next one is tried");
+    refuse_class(&mut queue, 1, LONG);
+    assert_eq!((queue.active_jobs(), queue.unplaceable_tasks()), (0, 3));
+    let much_later = LONG + Backoff::default().sleep_max + LONG;
+    assert_eq!(queue.next(2 * LONG), None);
+    assert_eq!((queue.next(much_later), queue.active_jobs()), (Some(JobId(1)), 3));
+}
+
+#[test]
+fn a_newer_job_does_not_go_before_an_equal_older_one_in_backoff() {
+    let mut queue = Queue::default();
+    queue.add_job(JobId(0), job(0, 1));
+    refuse_class(&mut queue, 0, 0);
+    queue.add_job(JobId(1), job(0, 1));
+    assert_eq!(queue.next(0), Some(JobId(1)), "nothing has changed for the older one");
+    wake_after(&mut queue, Events::ROOM_FREED);
+    assert_eq!(place_next(&mut queue, 0), Some(0), "though its backoff has not ended");
+    assert_eq!(place_next(&mut queue, 0), Some(1));
+    assert_eq!(place_next(&mut queue, 0), None);
+}
+
+#[test]
+fn jobs_that_differ_do_not_wait_for_each_other() {
+    let mut other_tenant = (*job(0, 1)).clone();
+    other_tenant.tenant = "other".into();
+    let mut gang = (*job(0, 2)).clone();
+    gang.gang_min = Some(2);
+    let service = Job { kind: JobKind::Service, ..(*job(0, 1)).clone() };
+    let mut queue = Queue::default();
+    let jobs = [
+        job(0, 1),
+        job(1, 1),
+        other_tenant.into(),
+        gang.clone().into(),
+        gang.into(),
+        service.into(),
+    ];
+    for (id, job) in (0..).zip(jobs) {
+        queue.add_job(JobId(id), job);
+        refuse_class(&mut queue, id, 0);
+    }
+    wake_after(&mut queue, Events::ROOM_FREED);
+    queue.next(LONG);
+    assert_eq!(queue.active_jobs(), 6);
+}
+
+#[test]
+fn the_first_follower_is_tried_when_its_representative_is_gone() {
+    for how in 0..4 {
+        let mut queue = Queue::default();
+        (0..3).for_each(|id| queue.add_job(JobId(id), job(0, 1)));
+        (0..3).for_each(|id| refuse_class(&mut queue, id, 0));
+        assert_eq!(queue.next(LONG), None);
+        match how {
+            0 => queue.remove_job(JobId(0)),
+            1 => queue.gate(JobId(0), Events::EXTERNAL, LONG),
+            2 => {
+                let task = TaskId { job: JobId(0), index: 0 };
+                assert!(!queue.set_task(&change(task, TaskState::Killed)));
+            }
+            _ => queue.add_job(JobId(0), job(7, 1)),
+        }
+        let next: Vec<_> = std::iter::from_fn(|| place_next(&mut queue, LONG)).collect();
+        let changed = if how == 3 { vec![0, 1, 2] } else { vec![1, 2] };
+        assert_eq!(next, changed, "{how}");
+    }
+}
+
+#[test]
+fn a_follower_may_end_change_or_be_placed_by_another_scheduler() {
+    let mut queue = Queue::default();
+    (0..4).for_each(|id| queue.add_job(JobId(id), job(0, 1)));
+    (0..4).for_each(|id| refuse_class(&mut queue, id, 0));
+    assert_eq!(queue.next(LONG), None);
+    queue.remove_job(JobId(1));
+    queue.set_task(&change(TaskId { job: JobId(2), index: 0 }, TaskState::Killed));
+    queue.add_job(JobId(3), job(3, 1));
+    assert_eq!(queue.next(LONG), Some(JobId(3)), "its new precedence may help");
+    refuse_class(&mut queue, 3, LONG);
+    queue.remove_job(JobId(0));
+    assert_eq!(queue.unplaceable(), [(JobId(3), 1)]);
+}
+
+#[test]
+fn a_rejection_without_a_search_does_not_lengthen_the_backoff() {
+    let mut queue = Queue::default();
+    queue.add_job(JobId(0), job(0, 1));
+    for _ in 0..10 {
+        let by = RejectingPlugins::waiting_for(Events::ROOM_FREED);
+        let verdict = Verdict::Refused { by, news: queue.news(), basis: Basis::EarlierSearch };
+        queue.end(JobId(0), verdict, 0);
+    }
+    wake_after(&mut queue, Events::ROOM_FREED);
+    assert_eq!(queue.next(MIN), Some(JobId(0)));
+    (0..10).for_each(|_| refuse_class(&mut queue, 0, 0));
+    wake_after(&mut queue, Events::ROOM_FREED);
+    assert_eq!(queue.next(MIN), None);
 }

@@ -1,7 +1,7 @@
 //! Parts of jobs in the transaction that is being decided. The jobs' turns end with the answer to the transaction.
 
 use crate::placing::refusals::RejectingPlugins;
-use crate::queue::Verdict;
+use crate::queue::{Basis, Verdict};
 use omega_core::JobId;
 use smallvec::SmallVec;
 
@@ -21,6 +21,8 @@ pub(super) struct Decided {
     pub(super) rejected_later: bool,
     /// Plugins that rejected the tasks without a machine.
     pub(super) by: RejectingPlugins,
+    /// Basis of that rejection.
+    pub(super) basis: Basis,
     /// Value of `Queue::news` before the decision.
     pub(super) news: u64,
 }
@@ -35,6 +37,7 @@ impl Decided {
             held: 0,
             rejected_later: false,
             by: RejectingPlugins::default(),
+            basis: Basis::Job,
             news,
         }
     }
@@ -42,7 +45,7 @@ impl Decided {
     /// Returns the result of the turn, provided that the cell accepts all claims.
     pub(super) fn verdict(&self) -> Verdict {
         if self.rejected_later || self.short {
-            Verdict::Refused { by: self.by, news: self.news }
+            Verdict::Refused { by: self.by, news: self.news, basis: self.basis }
         } else {
             Verdict::More
         }

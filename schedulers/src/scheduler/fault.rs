@@ -6,7 +6,7 @@
 use super::Decided;
 use crate::framework::events::Events;
 use crate::placing::refusals::RejectingPlugins;
-use crate::queue::Verdict;
+use crate::queue::{Basis, Verdict};
 use omega_core::{JobId, Reason};
 use smallvec::SmallVec;
 
@@ -44,7 +44,7 @@ impl Fault {
     pub(super) fn verdict(self, part: &Decided) -> Verdict {
         if self.quota && self.only_quota {
             let by = part.by.and(RejectingPlugins::waiting_for(Events::QUOTA_CHANGED));
-            Verdict::Refused { by, news: part.news }
+            Verdict::Refused { by, news: part.news, basis: Basis::Job }
         } else {
             Verdict::Conflict
         }

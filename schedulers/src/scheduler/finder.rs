@@ -7,6 +7,7 @@ use crate::framework::profile::Profile;
 use crate::placing::failures::Failures;
 use crate::placing::place::{GroupPlacement, Placer};
 use crate::placing::refusals::RejectingPlugins;
+use crate::queue::Basis;
 use omega_cellstate::{GroupRef, View};
 use omega_core::TaskId;
 use rand::SeedableRng;
@@ -22,6 +23,8 @@ pub(super) struct Finder {
     /// Task groups that found no machine. Empty if the settings disable the unschedulable cache.
     failures: Failures,
     remembers: bool,
+    /// Whether machines were searched for the present job.
+    has_searched: bool,
     conflict_backoff: ConflictBackoff,
 }
 
@@ -34,6 +37,7 @@ impl Finder {
             placement: settings.placement,
             failures: Failures::default(),
             remembers: settings.failures,
+            has_searched: false,
             conflict_backoff: ConflictBackoff::default(),
         }
     }
@@ -43,6 +47,20 @@ impl Finder {
         self.placer = Placer::default();
         self.failures = Failures::default();
         self.conflict_backoff = ConflictBackoff::default();
+    }
+
+    /// Begins the search for a job's tasks.
+    pub(super) fn begin_job(&mut self) {
+        self.has_searched = false;
+    }
+
+    /// Basis of the rejection of a group of the present job.
+    pub(super) fn basis(&self, view: &View, group: GroupRef) -> Basis {
+        match (self.failures.includes(view, group), self.has_searched) {
+            (false, _) => Basis::Job,
+            (true, true) => Basis::Search,
+            (true, false) => Basis::EarlierSearch,
+        }
     }
 
     /// Claims machines in the view for tasks of a group, as far as there is room, in the order of the list. Returns
@@ -74,6 +92,7 @@ impl Finder {
         group: GroupRef,
         tasks: &[TaskId],
     ) -> usize {
+        self.has_searched = true;
         let wanted = GroupPlacement { profile, placement: self.placement(), group };
         self.placer.place(view, wanted, tasks, &mut self.rng)
     }
@@ -99,6 +118,7 @@ impl Finder {
         if self.has_failed(view, profile, group) {
             return false;
         }
+        self.has_searched = true;
         let wanted = GroupPlacement { profile, placement: self.placement(), group };
         self.placer.has_room(view, wanted, task, &mut self.rng)
     }

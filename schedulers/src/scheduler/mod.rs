@@ -39,7 +39,7 @@ use crate::framework::profile::Profile;
 use crate::framework::waiting::Waiting;
 use crate::placing::outsized;
 use crate::placing::refusals::RejectingPlugins;
-use crate::queue::{Nanos, Queue, Verdict};
+use crate::queue::{Basis, Nanos, Queue, Verdict};
 use binding_cycle::{NewClaims, Permits};
 use decided::{Decided, Decisions};
 use fault::{Fault, depends_on_machine};
@@ -268,6 +268,9 @@ impl Scheduler {
             self.begin_turn(id, &job);
             let mut decided = self.decide_job(Queued { id, job: &job }, room, now);
             observer.decided(id, decided.asked, decided.placed);
+            if decided.placed >= decided.asked {
+                self.queue.pass_on(id);
+            }
             if decided.placed > 0 && self.profile.chain.guards() {
                 self.bind(&mut decided, NewClaims { spec: &job, first }, now, observer);
             }
@@ -308,6 +311,7 @@ impl Scheduler {
             Verdict::More if decided.held == 0 => Verdict::Refused {
                 by: RejectingPlugins::waiting_for(Events::ALL),
                 news: decided.news,
+                basis: Basis::Job,
             },
             verdict => verdict,
         };
@@ -325,6 +329,7 @@ impl Scheduler {
             (decided.short, decided.by) = (true, outsized::rejecting_plugins());
             return decided;
         }
+        self.finder.begin_job();
         let mut tasks = std::mem::take(&mut self.tasks);
         let mut placed_tasks = Vec::new();
         let mut by_group: SmallVec<[(usize, usize); 4]> = SmallVec::new();
@@ -337,6 +342,7 @@ impl Scheduler {
             let placed = self.place(queued, group, &tasks, now);
             if placed < tasks.len() || job.is_placed_at_once() && job.groups.len() > 1 {
                 decided.by = decided.by.and(self.rejecting_plugins(queued, group));
+                decided.basis = self.basis(group);
                 if let Some(until) = self.waits_until(id, group, now) {
                     decided.by = decided.by.and(RejectingPlugins::until(until));
                 }
@@ -467,6 +473,17 @@ impl Scheduler {
             self.finder.rejecting_plugins(&self.view, &self.profile, group)
         };
         filters.with_makers(&self.profile, &tasks(&self.view, group))
+    }
+
+    /// Basis of a group's rejection. Plugins that admit, guard or delay jobs, or make room for them, may treat equal jobs
+    /// differently, and so do backfill plans.
+    fn basis(&self, group: GroupRef) -> Basis {
+        let Profile { chain, delay, backfill, .. } = &self.profile;
+        let differ = chain.guards() || !chain.admit.is_empty() || !chain.post_filter.is_empty();
+        if differ || delay.is_some() || backfill.is_some() {
+            return Basis::Job;
+        }
+        self.finder.basis(&self.view, group)
     }
 
     fn settle(&mut self, txn: &Transaction, commit: &Commit, now: Nanos) -> Step {
