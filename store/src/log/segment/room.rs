@@ -62,8 +62,11 @@ impl Unfinished {
 
     /// Extends the file by one step, to at most `length` bytes.
     pub(super) fn step(&mut self, length: u64) -> io::Result<()> {
-        let next = length.min(self.length + STEP);
-        self.grow(next)?;
+        self.grow(length.min(self.length + STEP))
+    }
+
+    /// Writes the file to the disk.
+    pub(super) fn sync(&mut self) -> io::Result<()> {
         self.file.sync()
     }
 

@@ -107,8 +107,8 @@ impl SegmentLog {
         made
     }
 
-    /// Keeps an unfinished segment if its last step failed only because the disk is full. After another error, its
-    /// content is unknown, and a later sync would prove nothing.
+    /// Keeps an unfinished segment if it could not grow only because the disk is full. After another error, or a failed
+    /// sync, its content is unknown, and a later sync would prove nothing.
     fn keep_if_full(&mut self, unfinished: Unfinished, error: &io::Error) {
         self.unfinished = is_full(error).then_some(unfinished);
     }
@@ -130,11 +130,12 @@ impl SegmentLog {
             Some(unfinished) => unfinished,
             None => Unfinished::begin(&*self.disk, &self.folder)?,
         };
-        if unfinished.length() < due.min(length)
-            && let Err(error) = unfinished.step(length)
-        {
-            self.keep_if_full(unfinished, &error);
-            return Err(error);
+        if unfinished.length() < due.min(length) {
+            if let Err(error) = unfinished.step(length) {
+                self.keep_if_full(unfinished, &error);
+                return Err(error);
+            }
+            unfinished.sync()?;
         }
         if unfinished.length() < length {
             self.unfinished = Some(unfinished);
@@ -208,6 +209,8 @@ mod tests {
         error: i32,
         /// Number of operations so far.
         count: u64,
+        /// Whether syncs of files fail.
+        syncs: bool,
     }
 
     /// A disk whose operations on names and allocations fail on demand. A log needs them only for its next segment.
@@ -216,7 +219,11 @@ mod tests {
 
     impl Unreliable {
         fn fail(&self, failing: Range<u64>, error: i32) {
-            *self.0.lock() = Faults { failing, error, count: 0 };
+            *self.0.lock() = Faults { failing, error, ..Faults::default() };
+        }
+
+        fn fail_syncs(&self, error: i32) {
+            *self.0.lock() = Faults { error, syncs: true, ..Faults::default() };
         }
 
         fn next(&self) -> io::Result<()> {
@@ -288,7 +295,12 @@ mod tests {
         }
 
         fn sync(&mut self) -> io::Result<()> {
-            self.0.sync()
+            let faults = self.1.0.lock();
+            if faults.syncs {
+                Err(io::Error::from_raw_os_error(faults.error))
+            } else {
+                self.0.sync()
+            }
         }
     }
 
@@ -381,6 +393,26 @@ mod tests {
             }
         }
         assert!(refused > 10, "{refused} entries were refused");
+    }
+
+    #[test]
+    fn an_unfinished_segment_is_dropped_if_its_sync_fails() {
+        for error in [ENOSPC, EDQUOT, EIO] {
+            let folder = tempfile::tempdir().unwrap();
+            let disk = Unreliable::default();
+            let path = folder.path();
+            let options = SMALL_SEGMENTS;
+            let created = SegmentLog::create(Arc::new(disk.clone()), path, OWNER, options);
+            let mut log = created.unwrap();
+            log.spares.clear();
+            log.unfinished = None;
+            disk.fail_syncs(error);
+            log.step(u64::MAX).unwrap_err();
+            assert!(log.unfinished.is_none() && log.spares.is_empty(), "{error}");
+            disk.fail(0..0, error);
+            (1..=3).for_each(|index| append(&mut log, index).unwrap());
+            reopen(log, 3);
+        }
     }
 
     #[test]
