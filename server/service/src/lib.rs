@@ -27,6 +27,7 @@ mod connection;
 mod host;
 mod leases;
 mod observe;
+mod outdated;
 mod overload;
 mod peers;
 mod replies;

@@ -63,7 +63,7 @@ pub use stages::{Followed, Stage, Stages};
 pub use start::{FIRST, Started, bootstrap, bootstrap_with, restore, start};
 pub use start_error::StartError;
 pub use status::Status;
-pub use stop::{Remedy, Stop};
+pub use stop::{Outdated, Remedy, Stop};
 pub use threads::{Network, Running, Transport};
 
 use crate::failpoint::failpoint;
@@ -114,7 +114,7 @@ pub struct Replica {
     /// Clock reading in the last command by which this replica set the cell's time on its own.
     proposed_ms: u64,
     full: bool,
-    /// Tick of the last message from a leader.
+    /// Tick of the last message from a leader, or the last tick as the leader.
     leader_tick: u64,
     /// Whether this replica was removed, according to its own log or to another replica.
     removed: bool,
@@ -235,7 +235,7 @@ impl Replica {
         self.retry_reads();
         self.tick_transfers();
         self.leave_a_bad_disk();
-        self.probe_removal();
+        self.check_contact();
     }
 
     /// Handles a message of another replica.

@@ -1,6 +1,6 @@
 //! State that a running replica publishes.
 
-use super::Remedy;
+use super::{Outdated, Remedy};
 use crate::log::{LogIndex, ReplicaId};
 use crate::membership::Membership;
 use crate::node::Leadership;
@@ -12,6 +12,8 @@ pub struct Status {
     pub leadership: Leadership,
     /// Membership of the cell.
     pub membership: Membership,
+    /// Reason why the replica's state may be outdated, if there is one; updated at every tick.
+    pub outdated: Option<Outdated>,
     /// Reason why the replica has stopped, if it has.
     pub stopped: Option<String>,
     /// Remedy for that reason.

@@ -5,6 +5,10 @@ use crate::codec::CodecError;
 use crate::log::{LogIndex, ReplicaId};
 use crate::node::MessageError;
 
+/// Election timeouts without a message from a leader, after which a replica's state counts as outdated. An election
+/// takes one or two.
+const SILENCE_ELECTIONS: u64 = 5;
+
 /// Reason why a replica has stopped. A stopped replica answers no requests and no messages.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -44,6 +48,20 @@ pub enum Remedy {
     Operator,
 }
 
+/// Reason why a replica's state may be outdated for long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Outdated {
+    /// The replica was removed from the cell.
+    #[error("this replica was removed from the cell: call another one, and end this one")]
+    Removed,
+    /// No leader has sent anything to the replica for several election timeouts.
+    #[error("this replica has heard nothing from a leader for a while: call another one")]
+    Silence,
+    /// The disk of the replica's log is full, so that the replica cannot follow the leader.
+    #[error("the disk of this replica is full, and the replica may be behind: call another one")]
+    FullDisk,
+}
+
 impl Stop {
     /// The remedy for this reason.
     #[must_use]
@@ -72,9 +90,25 @@ impl Replica {
         }
     }
 
-    /// Asks the voters whether this replica was removed, at intervals while no leader sends anything. A learner
-    /// requests no votes, so it sends no other message to which a voter could reply.
-    pub(super) fn probe_removal(&mut self) {
+    /// Reason why this replica's state may be outdated for long; `None` if there is none.
+    pub fn outdated(&self) -> Option<Outdated> {
+        let patience = SILENCE_ELECTIONS * self.settings.node.election_ticks as u64;
+        let is_silent = self.ticks.saturating_sub(self.leader_tick) >= patience;
+        match () {
+            () if self.removed => Some(Outdated::Removed),
+            () if is_silent => Some(Outdated::Silence),
+            () if self.full && !self.leadership.is_leader => Some(Outdated::FullDisk),
+            () => None,
+        }
+    }
+
+    /// Checks at a tick whether a leader is known to live. While no leader sends anything, asks the voters at intervals
+    /// whether this replica was removed. A learner requests no votes, so it sends no other message to which a voter
+    /// could reply.
+    pub(super) fn check_contact(&mut self) {
+        if self.leadership.is_leader {
+            self.leader_tick = self.ticks;
+        }
         let patience = 2 * self.settings.node.election_ticks as u64;
         let silence = self.ticks.saturating_sub(self.leader_tick);
         let members = self.node.membership();

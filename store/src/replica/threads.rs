@@ -22,7 +22,7 @@ use super::request::{PeerMessage, RequestId};
 use super::snapshot_worker::{SnapshotJob, SnapshotResult, SnapshotWorker};
 use super::start::Started;
 use super::status::Status;
-use super::{Applied, Replica, Stages, State, Stop};
+use super::{Applied, Outdated, Replica, Stages, State, Stop};
 use crate::directory::Directory;
 use crate::log::ReplicaId;
 use crate::membership::Membership;
@@ -120,6 +120,12 @@ impl Running {
         self.status.lock().clone()
     }
 
+    /// Reason why the replica's state may be outdated, if there is one.
+    #[must_use]
+    pub fn outdated(&self) -> Option<Outdated> {
+        self.status.lock().outdated
+    }
+
     /// Returns a function that tells whether the replica has stopped. It does not keep the replica running.
     pub fn has_stopped(&self) -> impl Fn() -> bool + Send + use<> {
         let status = self.status.clone();
@@ -209,7 +215,7 @@ impl Driver {
         }
     }
 
-    /// Publishes the ends of the logs and the last applied entry, at every tick.
+    /// Publishes the ends of the logs, the last applied entry, and whether the state may be outdated, at every tick.
     fn report_progress(&self) {
         let node = self.replica.node();
         let progress = if node.leadership().is_leader { node.progress() } else { Vec::new() };
@@ -217,6 +223,7 @@ impl Driver {
         let mut status = self.status.lock();
         status.log_end = node.last();
         status.applied = applied;
+        status.outdated = self.replica.outdated();
         status.progress = progress;
     }
 

@@ -9,8 +9,8 @@ use omega_store::directory::{Directory, EngineKind, Expected, Identity};
 use omega_store::log::ReplicaId;
 use omega_store::membership::{ChangeError, MemberStep, Membership, MembershipChange};
 use omega_store::replica::{
-    Network, ReplicatedCell, Reply, Request, RequestError, RetryReason, Running, Settings,
-    TIME_AGE_MAX_MS, bootstrap, start,
+    Network, Outdated, ReplicatedCell, Reply, Request, RequestError, RetryReason, Running,
+    Settings, TIME_AGE_MAX_MS, bootstrap, start,
 };
 use omega_store::{CellId, Origin, RealDisk};
 use omega_tests::cluster::host::Host;
@@ -255,6 +255,27 @@ fn a_replica_that_was_removed_takes_nothing() {
     let taken =
         cells[(removed + 1) % 3].read(|cell| cell.jobs().any(|(_, job)| *job.name == *"later"));
     assert!(!taken);
+    while running[removed].status().outdated != Some(Outdated::Removed) {}
+    assert_eq!(running[(removed + 1) % 3].status().outdated, None);
+}
+
+#[test]
+fn a_replica_that_hears_no_leader_knows_that_its_state_may_be_outdated() {
+    let folder = tempfile::tempdir().unwrap();
+    let network = Network::default();
+    let running = run_three(folder.path(), &network);
+    register_machine(&ReplicatedCell::new(&running[0]));
+    let alone = running.iter().rposition(|one| !one.status().leadership.is_leader).unwrap();
+    network.disconnect(IDS[alone]);
+    while running[alone].status().outdated != Some(Outdated::Silence) {
+        std::thread::yield_now();
+    }
+    let others = running.iter().enumerate().filter(|(position, _)| *position != alone);
+    for (_, other) in others {
+        while other.status().outdated.is_some() {
+            std::thread::yield_now();
+        }
+    }
 }
 
 /// A removed learner requests no votes, and the leader sends it no messages. So the learner asks the other replicas

@@ -34,7 +34,9 @@ pub(crate) async fn apply_plan(host: Host, steps: Vec<Step>) -> Vec<Step> {
     let failed: Vec<(Step, ApiError)> =
         done.buffer_unordered(AT_ONCE).filter_map(std::future::ready).collect().await;
     if let Some((step, error)) = failed.first() {
-        let machine = step.machine().to_string();
+        let id = step.machine();
+        let name = host.read(|cell| cell.machine(id).map(|state| state.machine.name.to_string()));
+        let machine = name.unwrap_or_else(|| id.to_string());
         tracing::warn!(machine, %error, count = failed.len(), "unreachable machines could not be \
              marked yet");
     }

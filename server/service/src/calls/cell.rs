@@ -168,7 +168,11 @@ impl CellService for Cells {
         request: Request<proto::DescribeCellRequest>,
     ) -> RpcResult<proto::DescribeCellResponse> {
         let until = deadline(&request).min(Instant::now() + LEADER_MAX);
-        let stale = self.host.refresh(until).await.is_err();
+        let stale = match self.host.refresh(until).await {
+            // The state of a replica that was removed says nothing about the cell.
+            Err(error) if error.code == ErrorCode::Stopped => return Err(error.into()),
+            refreshed => refreshed.is_err(),
+        };
         let mut reported = describe_cell(&self.host).await;
         reported.stale = stale;
         reported.cell = self.me.cell.to_string();

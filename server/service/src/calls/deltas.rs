@@ -245,6 +245,7 @@ impl DeltaStream {
                 }
             },
             () = time_goes_on(host, *now_ms) => None,
+            outdated = host.until_outdated() => return Err(outdated),
         };
         if let Some(sent) = self.sent {
             tokio::time::sleep_until(sent + GATHER).await;

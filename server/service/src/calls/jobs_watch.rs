@@ -168,9 +168,15 @@ impl JobsWatch {
     async fn next(&mut self) -> Option<Result<Update, Status>> {
         loop {
             if self.is_idle {
-                if self.versions.changed().await.is_err() {
+                let changed = tokio::select! {
+                    changed = self.versions.changed() => changed.map_err(|_| {
+                        ApiError::new(ErrorCode::Stopped, "this replica has stopped")
+                    }),
+                    outdated = self.host.until_outdated() => Err(outdated),
+                };
+                if let Err(error) = changed {
                     self.is_idle = false;
-                    return self.end(ApiError::new(ErrorCode::Stopped, "this replica has stopped"));
+                    return self.end(error);
                 }
                 tokio::time::sleep(GATHER).await;
             }

@@ -8,11 +8,13 @@ use crate::kit::process::{folder, run_omega};
 use crate::kit::wait::insist;
 use omega_client::connect::tls_endpoint;
 use omega_client::proto::cell_service_client::CellServiceClient;
+use omega_client::proto::job_service_client::JobServiceClient;
+use omega_client::proto::scheduling_service_client::SchedulingServiceClient;
 use omega_client::proto::{self};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
-use tonic::transport::Endpoint;
+use tonic::transport::{Channel, Endpoint};
 
 /// A cell over TLS, and the ports of its replicas.
 struct Cell {
@@ -100,13 +102,18 @@ impl Cell {
         }
     }
 
-    /// Waits until a replica has applied the cell's present version.
-    fn follows(&self, id: usize) {
+    /// An operator's connection to a replica.
+    fn connect(&self, id: usize) -> Channel {
         let _entered = self.runtime.enter();
         let operator = tls(self.dir.path(), "certs", "operator-ann");
         let url = format!("https://127.0.0.1:{}", self.clients[id - 1]);
         let endpoint = Endpoint::from_shared(url).unwrap();
-        let channel = tls_endpoint(endpoint, &operator).unwrap().connect_lazy();
+        tls_endpoint(endpoint, &operator).unwrap().connect_lazy()
+    }
+
+    /// Waits until a replica has applied the cell's present version.
+    fn follows(&self, id: usize) {
+        let channel = self.connect(id);
         insist(|| {
             let mut client = CellServiceClient::new(channel.clone());
             let call = client.describe_cell(proto::DescribeCellRequest {});
@@ -159,6 +166,49 @@ fn a_replica_joins_by_the_address_in_the_membership() {
     cell.operate("job submit third --count 1");
     let listed = cell.operate("job list -o json");
     assert!(["first", "second", "third"].iter().all(|name| listed.contains(name)), "{listed}");
+}
+
+/// Otherwise a scheduler that reads from a removed replica would wait for changes without end.
+#[test]
+fn the_streams_of_a_removed_replica_end() {
+    let cell = Cell::new();
+    let three: Vec<String> = (1..=3).map(|id| cell.peer(id, id - 1)).collect();
+    let _replicas: Vec<Process> =
+        (1..=3).map(|id| cell.start(id, &three, &["--bootstrap"])).collect();
+    cell.operate("job submit first --count 1");
+    let removed = cell.leader() % 3 + 1;
+    let channel = cell.connect(removed);
+    let (mut schedulers, mut jobs) =
+        (SchedulingServiceClient::new(channel.clone()), JobServiceClient::new(channel));
+    let (mut deltas, mut watch) = cell.runtime.block_on(async {
+        let sync = schedulers.sync(proto::SyncRequest::default()).await.unwrap();
+        let watch = jobs.watch_jobs(proto::WatchJobsRequest::default()).await.unwrap();
+        (sync.into_inner(), watch.into_inner())
+    });
+    cell.operate(&format!("member remove {removed}"));
+    let ends = cell.runtime.block_on(async {
+        let of_sync = loop {
+            if let Err(end) = deltas.message().await {
+                break end;
+            }
+        };
+        let of_watch = loop {
+            if let Err(end) = watch.message().await {
+                break end;
+            }
+        };
+        [of_sync, of_watch]
+    });
+    for end in ends {
+        assert!(end.message().contains("this replica was removed"), "{end}");
+    }
+    let keys =
+        "--tls-ca certs/ca.pem --tls-cert certs/operator-ann.pem --tls-key certs/operator-ann.key";
+    let at = cell.clients[removed - 1];
+    let line = format!("cell --cell 127.0.0.1:{at} --timeout 100ms {keys}");
+    let shown = run_omega(cell.dir.path(), &line.split_whitespace().collect::<Vec<_>>());
+    assert!(shown.stderr.contains("this replica was removed"), "{}", shown.stderr);
+    assert_ne!(shown.code, Some(0), "{}", shown.stdout);
 }
 
 #[test]
