@@ -10,7 +10,7 @@
 //! [`Runner`]; `examples/own_driver.rs` is such an agent, in one file.
 //!
 //! In reading order: [`runner`](Runner), `task_spec.rs` (the description of a task for the driver), `environment.rs`,
-//! `core_pool.rs`, `start_delays.rs`, `disk.rs`, `load_reports.rs`, `note.rs`.
+//! `core_pool.rs`, `start_queue.rs`, `start_delays.rs`, `disk.rs`, `load_reports.rs`, `note.rs`.
 
 mod core_pool;
 mod disk;
@@ -19,6 +19,7 @@ mod load_reports;
 mod note;
 mod runner;
 mod start_delays;
+mod start_queue;
 mod task_spec;
 mod uses;
 

@@ -5,6 +5,7 @@ use crate::disk::Disk;
 use crate::load_reports::LoadReports;
 use crate::note::Note;
 use crate::start_delays::StartDelays;
+use crate::start_queue::StartQueue;
 use crate::task_spec::{self, owner};
 use crate::uses::Uses;
 use omega_agent::logs::{self, LogStream};
@@ -21,6 +22,8 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::task::yield_now;
+use tokio::time::{Interval, MissedTickBehavior};
 
 /// Interval at which the driver is polled, even if it has no notice of an event, because it may have to kill a process
 /// that does not end in time.
@@ -95,9 +98,8 @@ pub struct Runner {
     cores: CorePool,
     /// Tasks by their name in the driver.
     tasks: BTreeMap<String, RunningTask>,
-    /// Tasks to start later: after their earlier run on this machine has ended, and after the delay that follows a
-    /// failure or loss.
-    waiting: BTreeMap<String, Task>,
+    /// Tasks that are not started yet.
+    starts: StartQueue,
     /// Ended runs whose ends the cell has not confirmed, by the name of the task.
     ended: BTreeMap<String, RunId>,
     delays: StartDelays,
@@ -132,6 +134,13 @@ fn register(readable: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     AsyncFd::new(readable)
 }
 
+/// An interval whose late ticks do not follow one after the other.
+fn every(period: Duration) -> Interval {
+    let mut interval = tokio::time::interval(period);
+    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    interval
+}
+
 /// Waits until the driver has events; forever if the driver has no descriptor for that.
 async fn notice(readable: Option<&AsyncFd<OwnedFd>>) {
     match readable {
@@ -157,7 +166,19 @@ impl Runner {
         let left = driver.find()?;
         let (agent, directives) = Agent::start(address, settings.agent)?;
         let kinds = agent.kinds().await?;
-        let mut runner = Runner {
+        let mut runner = Runner::new(agent, directives, driver, kinds, settings);
+        runner.find(left);
+        Ok(runner)
+    }
+
+    fn new(
+        agent: Agent,
+        directives: UnboundedReceiver<Directive>,
+        driver: Box<dyn Driver>,
+        kinds: Kinds,
+        settings: RunnerSettings,
+    ) -> Runner {
+        Runner {
             agent,
             directives,
             driver,
@@ -165,7 +186,7 @@ impl Runner {
             cores: CorePool::new(settings.cores.clone()),
             settings,
             tasks: BTreeMap::new(),
-            waiting: BTreeMap::new(),
+            starts: StartQueue::default(),
             ended: BTreeMap::new(),
             delays: StartDelays::default(),
             loads: LoadReports::default(),
@@ -173,9 +194,7 @@ impl Runner {
             disk: Disk::default(),
             machine: None,
             condition: None,
-        };
-        runner.find(left);
-        Ok(runner)
+        }
     }
 
     /// Resource kinds of the cell, in which a machine's capacity is given.
@@ -203,22 +222,43 @@ impl Runner {
     /// The cell detaches the machine, or the operating system refuses a resource.
     pub async fn run(&mut self, machine: MachineId) -> Result<(), RunnerError> {
         let readable = self.driver.readable().map(register).transpose()?;
-        let mut poll = tokio::time::interval(POLL_INTERVAL);
-        let mut loads = tokio::time::interval(self.settings.agent.heartbeat);
-        let mut disk = tokio::time::interval(DISK_EVERY);
+        let mut poll = every(POLL_INTERVAL);
+        let mut loads = every(self.settings.agent.heartbeat);
+        let mut disk = every(DISK_EVERY);
         loop {
             tokio::select! {
                 directive = self.directives.recv() => match directive {
-                    Some(Directive::Detached(detached)) if detached == machine => {
-                        return Err(RunnerError::Detached);
-                    }
-                    Some(directive) => self.apply(directive),
+                    Some(directive) => self.follow(directive, machine)?,
                     None => return Ok(()),
                 },
                 () = notice(readable.as_ref()) => self.poll(),
                 _ = poll.tick(), if self.is_busy() => self.poll(),
                 _ = loads.tick() => self.report_load(machine),
                 _ = disk.tick() => self.check_disk(),
+                // Between two starts, the futures above and beside this one make progress.
+                () = yield_now(), if self.starts.has_ready() => {}
+            }
+            self.advance(machine)?;
+        }
+    }
+
+    /// Follows all directives that have arrived, and then starts the next task. So a stop overtakes the starts that
+    /// were ordered before it, and a new task does not wait for tasks that were stopped.
+    fn advance(&mut self, machine: MachineId) -> Result<(), RunnerError> {
+        while let Ok(directive) = self.directives.try_recv() {
+            self.follow(directive, machine)?;
+        }
+        self.start_next();
+        Ok(())
+    }
+
+    /// Follows a directive for this machine. Starts are queued.
+    fn follow(&mut self, directive: Directive, machine: MachineId) -> Result<(), RunnerError> {
+        match directive {
+            Directive::Detached(detached) if detached == machine => Err(RunnerError::Detached),
+            directive => {
+                self.apply(directive);
+                Ok(())
             }
         }
     }
@@ -254,9 +294,9 @@ impl Runner {
         }
     }
 
-    /// Whether the driver runs a task, or a task is to be started later.
+    /// Whether the driver runs a task, or a task is to be started.
     fn is_busy(&self) -> bool {
-        !self.tasks.is_empty() || !self.waiting.is_empty()
+        !self.tasks.is_empty() || !self.starts.is_empty()
     }
 
     /// Kills tasks of a removed machine that had this name. The cell has since placed them elsewhere.
@@ -271,12 +311,11 @@ impl Runner {
 
     fn apply(&mut self, directive: Directive) {
         match directive {
-            Directive::Start(task) => self.start(task),
+            Directive::Start(task) => self.starts.push(task_spec::name(task.id), task),
             Directive::Stop { run, grace_ms } => {
                 let name = task_spec::name(run.task);
-                if self.waiting.remove(&name).is_some() {
-                    // This run has not started: it waits for the end of an earlier run, or because its supervisor was
-                    // lost. So nothing has to be stopped.
+                if self.starts.remove(&name) {
+                    // This run has not started, so nothing has to be stopped. Its resources are free.
                     if grace_ms > 0 {
                         self.agent.report(run, TaskReport::Finished);
                     }
@@ -300,8 +339,8 @@ impl Runner {
             Directive::Resize { run, to } => {
                 let (cpu, memory) = task_spec::cpu_and_memory(&self.kinds, &to);
                 let name = task_spec::name(run.task);
-                if let Some(waiting) = self.waiting.get_mut(&name) {
-                    waiting.request = to;
+                if let Some(queued) = self.starts.get_mut(&name) {
+                    queued.request = to;
                     return;
                 }
                 if let Err(why) = self.driver.resize(&name, cpu, memory) {
@@ -336,17 +375,22 @@ impl Runner {
         Some(LogPart { from, bytes, end })
     }
 
-    fn start(&mut self, task: Task) {
-        let name = task_spec::name(task.id);
-        if !self.can_start(&name, &task, Instant::now()) {
-            self.waiting.insert(name, task);
-            return;
+    /// Starts the next ready task, if there is one and it can start now.
+    fn start_next(&mut self) {
+        let Some((name, task)) = self.starts.pop() else { return };
+        if self.can_start(&name, &task, Instant::now()) {
+            self.start(name, &task);
+        } else {
+            self.starts.wait(name, task);
         }
-        let spec = self.spec(&task).map_err(DriverError::Refused);
+    }
+
+    fn start(&mut self, name: String, task: &Task) {
+        let spec = self.spec(task).map_err(DriverError::Refused);
         let stays_up = spec.as_ref().is_ok_and(|spec| spec.stays_up);
         match spec.and_then(|spec| self.driver.start(&spec)) {
             Ok(()) => {
-                let note = Note::of(&task);
+                let note = Note::of(task);
                 let (is_reported, is_stopping, restarts) = (true, false, 0);
                 let running = RunningTask { note, is_reported, is_stopping, stays_up, restarts };
                 self.tasks.insert(name, running);
@@ -365,7 +409,7 @@ impl Runner {
                 };
                 let delay = self.delays.begin(&name, Instant::now());
                 // The reason may contain any text of the job.
-                let (name, why) = (Note::of(&task).name(), shown(&why.to_string()));
+                let (name, why) = (Note::of(task).name(), shown(&why.to_string()));
                 tracing::warn!(task = name, why, ?delay, "a task cannot be started");
                 let end = RunEnd { reason: EndReason::not_started(&why), restarts: 0 };
                 self.agent.report_end(task.run_id(), report, end);
@@ -415,20 +459,10 @@ impl Runner {
                 Event::Ended(name, exit) => self.ended(&name, &exit),
             }
         }
-        self.start_waiting();
-    }
-
-    /// Starts the waiting tasks that can start now.
-    fn start_waiting(&mut self) {
         let now = Instant::now();
-        let is_due = |(name, task): &(&String, &Task)| self.can_start(name, task, now);
-        let due: Vec<String> =
-            self.waiting.iter().filter(is_due).map(|(name, _)| name.clone()).collect();
-        for name in due {
-            if let Some(task) = self.waiting.remove(&name) {
-                self.start(task);
-            }
-        }
+        let mut starts = std::mem::take(&mut self.starts);
+        starts.make_ready(|name, task| self.can_start(name, task, now));
+        self.starts = starts;
     }
 
     /// Reports that a program was started again.
@@ -537,3 +571,7 @@ impl Runner {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "runner_tests.rs"]
+mod tests;

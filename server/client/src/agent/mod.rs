@@ -335,7 +335,8 @@ pub struct Agent {
 
 impl Agent {
     /// Starts an agent without machines. This needs a tokio runtime. Directives must be followed in the order in which
-    /// they arrive. The number of queued directives is bounded by the number of changed tasks.
+    /// they arrive, but a stop may overtake earlier starts: a stopped task that has not started needs no start. The
+    /// number of queued directives is bounded by the number of changed tasks.
     ///
     /// # Errors
     /// The address is not valid.
