@@ -211,7 +211,7 @@ impl Connections {
     /// Logs the first error of an outage after which a client tries again, so that users can see why the client waits.
     pub fn log_outage(&self, error: &ApiError) {
         if !self.is_outage_logged.swap(true, Ordering::Relaxed) {
-            tracing::warn!(why = %error.message, "no replica answers: trying again");
+            tracing::warn!(why = %error.message, "no replica carries out the call: trying again");
         }
     }
 
