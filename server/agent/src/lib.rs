@@ -44,6 +44,7 @@ pub use exit::Exit;
 pub use launch::CANNOT_START;
 pub use process::{ProcessDriver, ProcessSettings};
 pub use spec::{Container, Limits, TaskSpec};
+pub use strays::supervised_folders;
 
 use std::ffi::OsString;
 use std::io::{self, Write};

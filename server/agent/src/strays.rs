@@ -189,6 +189,21 @@ fn living(all: &Processes, found: BTreeSet<i32>, reaped: &BTreeSet<i32>) -> Vec<
     all.with_descendants(found).into_iter().filter(is_alive).collect()
 }
 
+/// Folders of the tasks whose supervisors run on this machine, whichever agent has started them.
+#[must_use]
+pub fn supervised_folders() -> Vec<PathBuf> {
+    let all = Processes::read();
+    all.iter().filter_map(|(pid, _)| supervised_folder(&tree::arguments(pid))).collect()
+}
+
+/// The folder in the arguments of a supervisor; `None` for another process.
+fn supervised_folder(args: &[u8]) -> Option<PathBuf> {
+    let args = args.strip_suffix(b"\0")?.strip_prefix(SUPERVISOR_NAME.as_bytes())?;
+    let mut last = args.rsplit(|byte| *byte == 0);
+    let folder = last.next()?;
+    (last.next()? == b"supervise").then(|| PathBuf::from(OsStr::from_bytes(folder)))
+}
+
 /// Finds the supervisor of the task with this folder by its arguments. Needed only if the task's journal was removed.
 pub(crate) fn supervisor_of(folder: &Path) -> Option<SupervisorProcess> {
     let end = [b"\0supervise\0", folder.as_os_str().as_bytes(), b"\0"].concat();
@@ -226,6 +241,16 @@ mod tests {
 
     fn recorded(below: &Below, all: &Processes) -> Vec<i32> {
         below.living(all).collect()
+    }
+
+    #[test]
+    fn the_folder_of_a_task_is_the_last_argument_of_its_supervisor() {
+        let of = |args: &[u8]| supervised_folder(args).map(|folder| folder.display().to_string());
+        let folder = "/var/a b/tasks/web.0".to_owned();
+        let args = [b"omega-supervisor\0supervise\0", folder.as_bytes(), b"\0"].concat();
+        assert_eq!(of(&args), Some(folder));
+        let others: [&[u8]; 3] = [b"", b"bash\0supervise\0/a\0", b"omega-supervisor\0run\0/a\0"];
+        assert_eq!(others.map(of), [None, None, None]);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use super::args::AgentArgs;
 use super::error::AgentError;
 use super::offer;
 use super::supervisor::Supervisor;
+use super::unmanaged;
 use crate::open_files;
 use crate::signals::Signals;
 use omega_agent::cgroup::CgroupRoot;
@@ -23,6 +24,9 @@ use std::time::Duration;
 
 /// Time that a supervisor has to end its task, after the grace period if there is one.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Name of the file that an agent locks in its folder.
+pub(super) const LOCK: &str = "agent.lock";
 
 /// State of an agent before it attaches to the cell.
 pub(super) struct Ready {
@@ -47,7 +51,7 @@ pub(super) fn prepare(args: &AgentArgs) -> Result<Ready, AgentError> {
     // The users of tasks pass through the folder, and do not list it.
     DirBuilder::new().recursive(true).mode(0o711).create(&args.dir).map_err(refused)?;
     let dir = args.dir.canonicalize().map_err(refused)?;
-    let lock = create_private(&dir.join("agent.lock")).map_err(refused)?;
+    let lock = create_private(&dir.join(LOCK)).map_err(refused)?;
     if rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
         return Err(AgentError::FolderInUse(dir));
     }
@@ -66,6 +70,7 @@ pub(super) fn prepare(args: &AgentArgs) -> Result<Ready, AgentError> {
     let folder = dir.join("tasks");
     let settings = ProcessSettings { folder, supervisor, cgroups, patience: PATIENCE };
     let driver = ProcessDriver::new(settings)?;
+    unmanaged::warn(&dir);
     let found = machine::find(&dir);
     let limits =
         Limits { log_bytes: args.log_bytes, pids: args.pids, open_files, ..Limits::default() };

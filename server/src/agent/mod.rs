@@ -1,8 +1,8 @@
 //! `omega agent`: offers this machine to a cell and runs its tasks, or simulates many machines.
 //!
 //! In reading order: this file, `args.rs`, `error.rs`, `offer.rs` (the machine's description), `machine.rs` (the agent of
-//! this machine), `supervisor.rs`, `memory.rs`; `simulated.rs` and `simulation.rs` for simulated machines. The crate
-//! `omega_runner` carries out the cell's directives.
+//! this machine), `unmanaged.rs`, `supervisor.rs`, `memory.rs`; `simulated.rs` and `simulation.rs` for simulated
+//! machines. The crate `omega_runner` carries out the cell's directives.
 
 mod args;
 mod error;
@@ -12,6 +12,7 @@ mod offer;
 mod simulated;
 mod simulation;
 mod supervisor;
+mod unmanaged;
 
 pub(crate) use args::AgentArgs;
 pub(crate) use error::AgentError;

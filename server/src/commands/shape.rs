@@ -118,6 +118,9 @@ pub(in crate::commands) struct JobShape {
     pub(in crate::commands) outdated: u32,
     /// Groups of the job's tasks, including groups of older versions.
     pub(in crate::commands) groups: Vec<GroupShape>,
+    /// Number of tasks that the current version of the job wants.
+    #[serde(skip)]
+    wanted: u32,
 }
 
 /// State of a gang that does not have all the places that it needs.
@@ -362,7 +365,12 @@ impl JobShape {
             current: is_current(group),
             ..GroupShape::new(kinds, group)
         };
+        let wanted =
+            target.as_ref().unwrap_or(&job).groups.iter().map(|group| {
+                if group.per_machine { present(&job, &group.name) } else { group.count }
+            });
         Ok(JobShape {
+            wanted: wanted.sum(),
             name: job.name.to_string(),
             id: omega_core::JobId(status.id).to_string(),
             tenant: job.tenant.to_string(),
@@ -401,6 +409,11 @@ impl JobShape {
             groups: shown.map(|shown| group(shown)).collect(),
         })
     }
+}
+
+/// Number of tasks of the groups with this name, over all versions with tasks.
+fn present(job: &Job, name: &str) -> u32 {
+    job.groups.iter().filter(|group| *group.name == *name).map(|group| group.count).sum()
 }
 
 /// The result of an update.
@@ -466,9 +479,16 @@ fn has(job: &Job, group: &TaskGroup) -> bool {
 }
 
 impl JobShape {
-    /// Number of tasks of all groups. Tasks that an update has replaced do not count.
+    /// Number of tasks that the current version wants. Tasks that were replaced do not count.
     pub(in crate::commands) fn wanted_tasks(&self) -> u32 {
-        self.groups.iter().map(|group| group.count).sum()
+        self.wanted
+    }
+
+    /// Number of wanted tasks that have ended and are not replaced.
+    pub(in crate::commands) fn ended_tasks(&self) -> u32 {
+        let TasksShape { pending, placed, running, finished, failed, killed } = self.tasks;
+        let missing = self.wanted.saturating_sub(pending + placed + running);
+        missing.min(finished + failed + killed)
     }
 }
 

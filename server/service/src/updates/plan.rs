@@ -264,7 +264,12 @@ impl<'c> Plan<'c> {
         let update = self.update.filter(|update| self.is_made_by(position, update.number));
         let first = update.map_or(0, |update| update.first_task);
         let over = self.over.get(&position).into_iter().flatten();
-        over.filter(|index| **index >= first).count() as u32
+        let over = over.filter(|index| **index >= first).count() as u32;
+        // Tasks that ended before the job ended and ran again do not belong to the group's count.
+        let job = self.cell.job(self.id);
+        let count = job.and_then(|job| job.groups.get(position)).map_or(0, |group| group.count);
+        let living = self.living.iter().filter(|task| task.group == position).count() as u32;
+        over.min(count.saturating_sub(living))
     }
 
     /// Whether the group at this position is new or changed in a version.

@@ -295,6 +295,26 @@ fn a_job_that_has_failed_once_leaves_an_evacuated_machine() {
 }
 
 #[test]
+fn failures_before_an_ended_service_ran_again_do_not_count() {
+    let mut world = World::new(Job::service("web", group(3, "one")));
+    world.settle();
+    world.fail();
+    world.settle();
+    assert_eq!(world.living(), 2, "a task without restarts is not replaced");
+    let (job, group) = (world.id, world.cell.job(world.id).unwrap().groups[0].name.clone());
+    world.cell.apply(Command::ResizeGroup { job, group, count: 0 }).unwrap();
+    world.settle();
+    world.update(|job| job.groups[0].count = 3);
+    world.settle();
+    let task = world.tasks(|state| !state.ended())[0];
+    let id = world.cell.task(task).and_then(TaskState::machine).expect("it runs");
+    world.evacuate(id);
+    assert_eq!(world.settle(), Next::Settled);
+    assert_eq!(world.cell.machine(id).map(|state| state.tasks.len()), Some(0));
+    assert_eq!((world.running(), world.living()), (3, 3));
+}
+
+#[test]
 fn a_failure_stops_nothing_if_no_earlier_task_is_left() {
     let rules = UpdateRules { max_unavailable: 1, max_surge: 0, ..UpdateRules::default() };
     let mut world = World::new(Job { update: Some(rules), ..restored(1, "one") });

@@ -68,6 +68,12 @@ pub(in crate::commands) struct JobFlags {
     /// 1h), its placed tasks are removed from their machines [default: one transaction must place the gang].
     #[arg(long, help_heading = PLACEMENT, value_name = "TIME", requires = "gang", value_parser = crate::duration::duration)]
     gang_timeout: Option<Duration>,
+    /// Number of times that a failed task is placed again; above 65535, unlimited [default: 0].
+    #[arg(long, value_name = "N")]
+    restarts: Option<u32>,
+    /// Time that a stopped task has to end before it is killed, such as 30s, at most 1h [default: 0s].
+    #[arg(long, value_name = "TIME", value_parser = crate::duration::duration)]
+    grace: Option<Duration>,
     /// Label of each task. May be repeated.
     #[arg(long = "label", value_name = "KEY=VALUE", value_parser = pairs::label)]
     labels: Vec<(String, String)>,
@@ -161,6 +167,9 @@ impl JobFlags {
             }
             group.cores = Some(cores);
         }
+        let millis = |time: Duration| u32::try_from(time.as_millis()).unwrap_or(u32::MAX);
+        group.restarts = self.restarts.unwrap_or_default();
+        group.grace_ms = self.grace.map_or(0, millis);
         let labels = self.labels.iter();
         group.labels = Labels::new(labels.map(|(key, value)| (key.as_str(), value.as_str())));
         if !self.require.is_empty() {
@@ -200,7 +209,6 @@ impl JobFlags {
         }
         job.precedence = Precedence(self.precedence.unwrap_or_default());
         job.gang_min = self.gang;
-        let millis = |time: Duration| u32::try_from(time.as_millis()).unwrap_or(u32::MAX);
         job.gang_timeout_ms = self.gang_timeout.map(millis);
         job.runtime_estimate_ms = self.run_time.map(|time| time.as_millis() as u64);
         job.deadline_ms = self.deadline.map(Moment::unix_ms);
@@ -220,5 +228,25 @@ impl JobFlags {
             ports: self.ports.iter().filter_map(PortFlag::fixed).collect(),
             ..Run::new(command.as_str()).with_args(args.iter().map(String::as_str))
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::{Arg, Command, FromArgMatches};
+
+    #[test]
+    fn restarts_and_grace_of_the_flags_are_those_of_the_group() {
+        let group = |line: &str| {
+            let command =
+                Command::new("submit").no_binary_name(true).arg(Arg::new("file").long("file"));
+            let command = JobFlags::augment_args(command);
+            let flags = command.try_get_matches_from(line.split(' ')).unwrap();
+            let job = JobFlags::from_arg_matches(&flags).unwrap().job(&Kinds::standard()).unwrap();
+            (job.groups[0].restarts, job.groups[0].grace_ms)
+        };
+        assert_eq!(group("web --restarts 3 --grace 1.5s"), (3, 1500));
+        assert_eq!(group("web"), (0, 0));
     }
 }

@@ -159,7 +159,7 @@ pub(crate) struct SubmitArgs {
     /// options. `-` is standard input.
     #[arg(long, short, value_name = "FILE", conflicts_with_all = ["name", "count",
           "cpu", "memory", "disk", "gpu", "amounts", "of_cell", "service", "scheduler", "tenant",
-          "precedence", "run_time", "deadline", "gang", "gang_timeout", "labels", "require", "spread",
+          "precedence", "run_time", "deadline", "gang", "gang_timeout", "restarts", "grace", "labels", "require", "spread",
           "anti_affinity", "cores", "one_node", "ports", "env", "user", "image", "run"])]
     file: Option<PathBuf>,
     #[command(flatten)]

@@ -150,8 +150,8 @@ fn table(jobs: &[JobShape], wide: bool) -> String {
     }
     let row = |job: &JobShape| {
         let tasks = job.tasks;
-        let ended = tasks.finished + tasks.failed + tasks.killed;
-        let counts = [job.wanted_tasks(), tasks.pending, tasks.placed, tasks.running, ended];
+        let counts = [job.wanted_tasks(), tasks.pending, tasks.placed, tasks.running];
+        let counts = counts.into_iter().chain([job.ended_tasks()]);
         let mut row =
             vec![job.name.clone(), job.kind.to_owned(), job.tenant.clone(), job.scheduler.clone()];
         row.extend(counts.map(|count| count.to_string()));
@@ -165,4 +165,34 @@ fn table(jobs: &[JobShape], wide: bool) -> String {
     };
     let rows: Vec<Vec<String>> = jobs.iter().map(row).collect();
     if wide { columns(&heading, &rows) } else { fitted(&heading, &rows, &LEAST) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use omega_core::{Amounts, Job, TaskGroup};
+
+    #[test]
+    fn the_table_counts_no_tasks_that_were_replaced() {
+        let kinds = Kinds::standard();
+        let group = |count, cores, version| TaskGroup {
+            version,
+            ..TaskGroup::new(count, Amounts::new([cores]))
+        };
+        let target = Job::service("web", group(3, 2000, 0));
+        let groups = vec![group(3, 1000, 0).into(), group(3, 2000, 1).into()].into();
+        let job = Job { groups, ..target.clone() };
+        let row = |running, [failed, killed]: [u32; 2]| {
+            let (job, target) = (Some((&job).into()), Some((&target).into()));
+            let status =
+                proto::JobStatus { job, target, running, failed, killed, ..Default::default() };
+            let table = table(&[JobShape::new(&kinds, status).unwrap()], false);
+            let row = table.lines().nth(1).unwrap_or_default();
+            row.split_whitespace().skip(4).take(5).map(str::to_owned).collect::<Vec<_>>().join(" ")
+        };
+        // The three tasks of the first version have failed, or were killed by the update.
+        assert_eq!(row(3, [2, 1]), "3 0 0 3 0");
+        assert_eq!(row(2, [3, 1]), "3 0 0 2 1");
+        assert_eq!(row(0, [2, 4]), "3 0 0 0 3");
+    }
 }
