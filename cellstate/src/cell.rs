@@ -171,6 +171,7 @@ impl Cell {
             Command::ReportLoad { id, load } => self.report_load(id, load),
             Command::SubmitJob(job) => self.submit_job(job),
             Command::ResizeGroup { job, group, count } => self.resize_group(job, &group, count),
+            Command::ScaleGroup { job, group, count } => self.scale_group(job, &group, count),
             Command::KillJob { job } => self.kill_job(job),
             Command::DeleteJob { job } => self.delete_job(job),
             Command::UpdateJob { job, version, spec } => self.update_job(job, version, spec),
@@ -218,8 +219,12 @@ impl Cell {
     pub(crate) fn touch(&mut self, slot: usize) {
         let row = self.machines.row_mut(slot);
         row.sequence = row.sequence.next();
+        let full_changed = row.take_full_change();
         if crate::injected!(ChangeDropped) && row.sequence.0.is_multiple_of(4) {
             return;
+        }
+        if full_changed {
+            self.log.push(Change::Machine(slot as u32));
         }
         self.log_row(slot as u32);
     }

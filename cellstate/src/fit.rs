@@ -24,6 +24,10 @@ pub enum MachineStatus {
     Schedulable,
     /// The machine keeps its tasks and accepts no new ones.
     Draining,
+    /// The machine would accept tasks, but has the maximum number
+    /// ([`TASKS_PER_MACHINE_MAX`](omega_core::limits::TASKS_PER_MACHINE_MAX)). The cell derives this status from the
+    /// machine's tasks, and does not store it.
+    Full,
 }
 
 /// The state of one machine, as far as the check reads it.
@@ -80,6 +84,7 @@ pub fn check_fit(
         MachineStatus::Absent => return Err(Reason::MachineGone),
         _ if machine_info.id != machine => return Err(Reason::MachineGone),
         MachineStatus::Draining => return Err(Reason::MachineDraining),
+        MachineStatus::Full => return Err(Reason::MACHINE_FULL),
         MachineStatus::Schedulable => {}
     }
     let row = machine.row();

@@ -255,6 +255,17 @@ pub enum Command {
         /// Key of the taints.
         key: Text,
     },
+    /// Changes the number of tasks of a group, like [`Command::ResizeGroup`], which ends a job without tasks. This
+    /// command keeps a service without tasks, unless it is a gang: the service is scaled to zero until it gets tasks
+    /// again by this command or [`Command::UpdateJob`], and no [`Command::Expire`] removes it.
+    ScaleGroup {
+        /// Id of the job.
+        job: JobId,
+        /// The group's name.
+        group: Text,
+        /// New number of tasks.
+        count: u32,
+    },
 }
 
 /// The process that owns a scheduler's name.

@@ -22,6 +22,10 @@ pub const MACHINES_MAX: usize = 1 << 20;
 /// Maximum number of accelerator devices of one machine, because a set of devices is a 32-bit mask.
 pub const DEVICES_MAX: u8 = 32;
 
+/// Maximum number of tasks on one machine: each process of a task has a number of its own, and Linux starts with 2^15 to
+/// 2^22 of them. A lost machine changes all its tasks with one command.
+pub const TASKS_PER_MACHINE_MAX: usize = 1 << 16;
+
 /// Capacity of one accelerator device, in thousandths of a device.
 pub const DEVICE_MILLI: u32 = 1000;
 

@@ -17,6 +17,9 @@ impl Reason {
         }
     }
 
+    /// The reason against a claim on a machine with the maximum number of tasks.
+    pub const MACHINE_FULL: Reason = Reason::TasksPerMachine;
+
     /// The resource kind that is short, for reasons that have one.
     #[must_use]
     pub fn kind(self) -> Option<KindId> {
@@ -62,7 +65,7 @@ impl Reason {
             Reason::OthersConflict => "another item of the transaction conflicts",
             Reason::RuntimeAffinityNeeded => "a task there depends on it",
             Reason::SameBand => "tasks of the same precedence band do not evict each other",
-            Reason::TasksPerMachine => "machine at the tenant's maximum of tasks",
+            Reason::TasksPerMachine => "machine has its maximum of tasks, of the tenant or in all",
             Reason::EvictionsCapped => "the cell's eviction limit is used up for now",
             Reason::Reserved => "reserved for other tenants",
         };

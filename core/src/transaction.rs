@@ -207,8 +207,9 @@ pub enum Reason {
     /// Batch tasks of the machine would exceed their share of this kind during the present peak hours (see
     /// [`PeakCalendar`](crate::PeakCalendar)).
     PeakHours(KindId),
-    /// The machine already has the maximum number of the tenant's tasks on one machine (see
-    /// [`TenantConfig::tasks_per_machine_max`](crate::TenantConfig::tasks_per_machine_max)).
+    /// The machine already has the maximum number of the tenant's tasks (see
+    /// [`TenantConfig::tasks_per_machine_max`](crate::TenantConfig::tasks_per_machine_max)) or of all tasks (see
+    /// [`TASKS_PER_MACHINE_MAX`](crate::limits::TASKS_PER_MACHINE_MAX)).
     TasksPerMachine,
     /// The machine's port range has fewer free ports than the cell must choose for the task (see
     /// [`TaskGroup::any_ports`](crate::TaskGroup::any_ports)).

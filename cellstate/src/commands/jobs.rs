@@ -2,7 +2,6 @@
 
 use crate::cell::{Cell, Change};
 use crate::commands::bounds::check_new_levels;
-use crate::commands::shrink_order::shrink_order;
 use crate::commands::validate::{self, GroupCounts};
 use crate::fit::Grant;
 use crate::history::{Event, EventKind, TASKS_NOTED_MAX};
@@ -13,13 +12,13 @@ use crate::rules::{GroupRules, Step, TrackerId, TrackerKey};
 use crate::state::allocation_overrides::AllocationOverrides;
 use crate::state::cores::TaskCores;
 use crate::state::devices::Devices;
-use crate::state::job_record::{GroupRecord, JobRecord, TASK_BYTES, TaskRecord, TaskRun};
+use crate::state::job_record::{GroupRecord, JobRecord, TaskRecord, TaskRun};
 use crate::state::machines::FREE_MIN;
 use crate::state::task_counts::TaskTally;
-use omega_core::limits::{JOBS_MAX, TASKS_PER_JOB_MAX};
+use omega_core::limits::JOBS_MAX;
 use omega_core::{
     DeviceSet, Job, JobId, MachineId, NodeCores, Outcome, Rejection, RunEnd, TaskId, TaskReport,
-    TaskState, Text,
+    TaskState,
 };
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -92,6 +91,7 @@ impl Cell {
             ports: TaskPorts::default(),
             resized: false,
             killed: false,
+            scaled_to_zero: false,
         };
         self.tenants.list[tenant as usize].bytes += record.kept_bytes();
         self.jobs.push(record);
@@ -148,72 +148,6 @@ impl Cell {
         }
     }
 
-    pub(crate) fn resize_group(
-        &mut self,
-        id: JobId,
-        name: &Text,
-        count: u32,
-    ) -> Result<Outcome, Rejection> {
-        let Some(job) = self.jobs.get(id).filter(|job| job.alive > 0) else {
-            return Err(Rejection::UnknownJob(id));
-        };
-        let target = job.target().groups.iter().find(|group| group.name == *name);
-        let Some((index, target)) = job.target_group(name).zip(target) else {
-            return Err(Rejection::UnknownGroup { job: id, group: name.clone() });
-        };
-        let (has, wanted) = (job.spec.groups[index].count, target.count);
-        // During an update of the job, the group's present number of tasks (`has`) may differ from its target count
-        // (`wanted`).
-        let (more, fewer) = (count.saturating_sub(wanted), wanted.saturating_sub(count).min(has));
-        let total = job.tasks.len() as u64 + u64::from(more);
-        let others = job.spec.task_count() + u64::from(more) - u64::from(fewer);
-        if total.max(others) > u64::from(TASKS_PER_JOB_MAX) {
-            let max = u64::from(TASKS_PER_JOB_MAX);
-            return Err(Rejection::TooMany { what: "tasks of a job".into(), given: total, max });
-        }
-        if count == wanted {
-            return Ok(Outcome::Done(self.version));
-        }
-        let (owner, tenant) = (job.owner, job.tenant);
-        let requests = job.spec.groups[index].requests().map(|amounts| (amounts, more));
-        self.tenants.admit(&self.kinds, tenant, requests)?;
-        let version = self.begin();
-        self.note(|| {
-            let (group, to) = (index as u16, count);
-            Event::of_job(id, EventKind::Resized { group, from: wanted, to })
-        });
-        if fewer > 0 {
-            self.shrink_group(id, index, fewer);
-        }
-        if let Some(job) = self.jobs.get_mut(id) {
-            self.tenants.ask(tenant, &job.groups[index].need, i64::from(more));
-            self.tenants.list[tenant as usize].bytes += TASK_BYTES * u64::from(more);
-            job.tasks.extend((0..more).map(|_| TaskRecord::pending(index)));
-            job.alive += more;
-            job.tally.add_pending(index, more);
-            job.resized = true;
-            Arc::make_mut(&mut job.spec).groups[index].count = has + more - fewer;
-            job.set_target_count(name, count);
-        }
-        self.end_if_unwanted(id);
-        self.recompile(id, index);
-        self.log.push(Change::Job(id, owner));
-        self.settle_gang(id, None);
-        self.end_if_over(id);
-        Ok(Outcome::Done(version))
-    }
-
-    /// Kills the remaining tasks of a job whose newest version has no tasks.
-    fn end_if_unwanted(&mut self, id: JobId) {
-        let Some(job) = self.jobs.get(id).filter(|job| job.target().task_count() == 0) else {
-            return;
-        };
-        let living = job.tasks.iter().zip(0..).filter(|(task, _)| !task.state.ended());
-        let living: Vec<u32> = living.map(|(_, index)| index).collect();
-        self.note_killed(id, &living);
-        self.kill_tasks(id, living.into_iter());
-    }
-
     /// Records a kill event for each of these tasks, at most for the first [`TASKS_NOTED_MAX`].
     pub(crate) fn note_killed(&mut self, job: JobId, indexes: &[u32]) {
         for index in indexes.iter().copied().take(TASKS_NOTED_MAX) {
@@ -221,15 +155,6 @@ impl Cell {
             let machine = self.task(task).and_then(TaskState::machine);
             self.note(|| Event { machine, ..Event::of_task(task, EventKind::Killed) });
         }
-    }
-
-    /// Kills `count` tasks of a group, as ordered by [`shrink_order`].
-    fn shrink_group(&mut self, id: JobId, index: usize, count: u32) {
-        let Some(job) = self.jobs.get(id) else { return };
-        let of_group = (0..).zip(&job.tasks).filter(|(_, task)| usize::from(task.group) == index);
-        let killed = shrink_order(of_group.map(|(number, task)| (number, task.state)), count);
-        self.note_killed(id, &killed);
-        self.kill_tasks(id, killed.into_iter());
     }
 
     /// Kills tasks of a job, and records one change for each machine that they leave.
@@ -255,7 +180,7 @@ impl Cell {
 
     pub(crate) fn kill_job(&mut self, id: JobId) -> Result<Outcome, Rejection> {
         let Some(job) = self.jobs.get(id) else { return Err(Rejection::UnknownJob(id)) };
-        if job.alive == 0 {
+        if job.alive == 0 && !job.scaled_to_zero {
             return Ok(Outcome::Done(self.version));
         }
         let tasks = job.tasks.len() as u32;
@@ -264,6 +189,9 @@ impl Cell {
         self.kill_tasks(id, 0..tasks);
         if let Some(job) = self.jobs.get_mut(id) {
             job.killed = true;
+            if std::mem::take(&mut job.scaled_to_zero) {
+                self.list_as_ended(id);
+            }
         }
         self.settle_gang(id, None);
         self.end_if_over(id);
@@ -273,7 +201,7 @@ impl Cell {
     pub(crate) fn delete_job(&mut self, id: JobId) -> Result<Outcome, Rejection> {
         let Some(job) = self.jobs.get(id) else { return Err(Rejection::UnknownJob(id)) };
         match job.alive {
-            0 => _ = self.begin(),
+            0 if !job.scaled_to_zero => _ = self.begin(),
             _ => _ = self.kill_job(id)?,
         }
         if let Some(capture) = &mut self.capture {
@@ -449,13 +377,27 @@ impl Cell {
     }
 
     /// Releases the resources of a job if all its tasks have ended.
-    fn end_if_over(&mut self, id: JobId) {
-        let Some(job) = self.jobs.get_mut(id) else { return };
+    pub(super) fn end_if_over(&mut self, id: JobId) {
+        let Some(job) = self.jobs.get(id) else { return };
         if job.alive > 0 || job.groups.is_empty() {
             return;
         }
-        let owner = job.owner;
         self.counters.deadlines.note(&job.spec, self.now_ms);
+        self.release_groups(id);
+        self.list_as_ended(id);
+    }
+
+    /// Adds a job without unfinished tasks to those that an `Expire` removes.
+    fn list_as_ended(&mut self, id: JobId) {
+        let Some(owner) = self.jobs.get(id).map(|job| job.owner) else { return };
+        self.ended.push(id);
+        self.note(|| Event::of_job(id, EventKind::Ended));
+        self.log.push(Change::Job(id, owner));
+    }
+
+    /// Releases what the cell has compiled for the tasks of a job.
+    pub(super) fn release_groups(&mut self, id: JobId) {
+        let Some(job) = self.jobs.get_mut(id) else { return };
         let groups = std::mem::take(&mut job.groups);
         self.jobs.unlist_attributes(id);
         let gone: Vec<_> = groups
@@ -463,9 +405,6 @@ impl Cell {
             .flat_map(|group| self.machine_index.release(&group.need, Trackers::Make))
             .collect();
         self.forget_trackers(&gone);
-        self.ended.push(id);
-        self.note(|| Event::of_job(id, EventKind::Ended));
-        self.log.push(Change::Job(id, owner));
     }
 
     /// Removes deleted trackers from the groups whose tasks they counted. Each job is visited once for all trackers.

@@ -5,6 +5,7 @@ pub mod jobs;
 pub mod leases;
 pub mod machines;
 pub mod programs;
+pub mod resize;
 pub mod shrink_order;
 pub mod tenants;
 pub mod texts;

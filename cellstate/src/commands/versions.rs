@@ -41,6 +41,13 @@ impl Cell {
         self.jobs.get(id).map(JobRecord::target)
     }
 
+    /// Whether a job is a service without tasks that may get tasks again (see
+    /// [`Command::ScaleGroup`](omega_core::Command::ScaleGroup)).
+    #[must_use]
+    pub fn is_scaled_to_zero(&self, id: JobId) -> bool {
+        self.jobs.get(id).is_some_and(|job| job.scaled_to_zero)
+    }
+
     /// Whether a job has ended because it was killed. Other ended services run again after an update.
     #[must_use]
     pub fn job_was_killed(&self, id: JobId) -> bool {
@@ -62,6 +69,12 @@ impl Cell {
 }
 
 impl JobRecord {
+    /// Whether the job is a service that remains without tasks, and its newest version has none.
+    pub fn may_be_scaled_to_zero(&self) -> bool {
+        let is_service = self.spec.kind == JobKind::Service && self.spec.gang_min.is_none();
+        is_service && !self.killed && self.target().task_count() == 0
+    }
+
     fn version(&self) -> u32 {
         self.versions.last().map_or(0, |version| version.number)
     }
@@ -220,15 +233,27 @@ impl Cell {
         Ok(composed)
     }
 
-    /// Makes an ended job, whose groups were released at its end, run again with these new tasks.
+    /// Makes a job without unfinished tasks run again with these new tasks.
     fn revive(&mut self, id: JobId, starts: &[(usize, u32)]) {
-        if let Some(capture) = &mut self.capture {
-            capture.before_deletion(&self.ended);
+        let is_listed = self.jobs.get(id).is_some_and(|job| !job.scaled_to_zero);
+        if is_listed {
+            if let Some(capture) = &mut self.capture {
+                capture.before_deletion(&self.ended);
+            }
+            self.ended.revive(id);
         }
-        self.ended.revive(id);
+        self.compile_again(id);
+        self.add_tasks(id, starts);
+        starts.iter().for_each(|(index, _)| self.recompile(id, *index));
+    }
+
+    /// Compiles the groups of a job, which were released when its last task ended.
+    pub(super) fn compile_again(&mut self, id: JobId) {
+        let Some(spec) = self.jobs.get(id).map(|job| job.spec.clone()) else { return };
+        self.count_ports_for(&spec);
         let kinds = self.kinds.count();
         let Some(job) = self.jobs.get_mut(id) else { return };
-        let spec = job.spec.clone();
+        job.scaled_to_zero = false;
         let mut made = Vec::new();
         for index in 0..spec.groups.len() {
             let group = JobGroup { id, job: &spec, index };
@@ -238,8 +263,6 @@ impl Cell {
         }
         self.jobs.list_attributes(id);
         self.adopt_trackers(&made);
-        self.add_tasks(id, starts);
-        starts.iter().for_each(|(index, _)| self.recompile(id, *index));
     }
 
     /// Checks the limits for the tasks with which an ended job is to run again.

@@ -198,7 +198,7 @@ impl Cell {
         delta.machines.push(MachineDelta {
             slot,
             incarnation: row.incarnation,
-            status: row.status,
+            status: row.status_for_tasks(),
             machine: self.machine_index.machines.get(slot as usize).cloned().flatten(),
         });
     }

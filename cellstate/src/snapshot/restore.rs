@@ -114,6 +114,7 @@ impl Cell {
         if !cell.machine_index.rules.is_empty() {
             cell.restore_counts()?;
         }
+        cell.machines.note_full_rows();
         cell.policies.refresh(&cell.machine_index);
         Ok(cell)
     }
@@ -127,6 +128,7 @@ impl Cell {
         for (slot, row) in (0..).zip(&snapshot.machines) {
             let absent = row.status == MachineStatus::Absent;
             if row.machine.is_none() != absent
+                || row.status == MachineStatus::Full
                 || row.sequence.0 > snapshot.version.0
                 || row.incarnation > INCARNATION_MAX
             {
@@ -213,7 +215,6 @@ impl Cell {
             gang_wait,
             overrides,
             cores,
-            ports,
             ..
         } = snapshot;
         // No hash covers the time of a submission, so a wrong one is corrected.
@@ -249,6 +250,7 @@ impl Cell {
             tasks,
             resized,
             killed,
+            scaled_to_zero: false,
             placed,
             alive,
             gang_wait,
@@ -268,7 +270,7 @@ impl Cell {
         }
         self.restore_overrides(&mut job, &overrides).ok_or(SnapshotStateError::Allocation(id))?;
         restore_cores(id, &mut job, &cores)?;
-        restore_ports(id, &mut job, ports)?;
+        restore_ports(id, &mut job, snapshot.ports)?;
         if gang_wait.is_some() {
             self.policies.gangs.restore_wait(id);
         }
@@ -390,9 +392,15 @@ impl Cell {
             }
             before = *noticed;
         }
-        let mut over = self.jobs.iter().filter(|(_, job)| job.alive == 0).map(|(id, _)| id);
-        if let Some(id) = over.find(|id| !listed.contains_key(id)) {
-            return Err(SnapshotStateError::Ended(id));
+        let is_other = |id: &JobId, job: &JobRecord| job.alive == 0 && !listed.contains_key(id);
+        let over = self.jobs.iter().filter(|(id, job)| is_other(id, job));
+        let over: Vec<JobId> = over.map(|(id, _)| id).collect();
+        for id in over {
+            let Some(job) = self.jobs.get_mut(id) else { continue };
+            if !job.may_be_scaled_to_zero() {
+                return Err(SnapshotStateError::Ended(id));
+            }
+            job.scaled_to_zero = true;
         }
         self.ended = EndedJobs::from(ended);
         Ok(())

@@ -37,6 +37,8 @@ pub struct JobRecord {
     pub resized: bool,
     /// Whether the job has ended because it was killed.
     pub killed: bool,
+    /// Whether the job is a service without tasks that may get tasks again. Such a job is not in the list of ended jobs.
+    pub scaled_to_zero: bool,
     /// The number of placed tasks.
     pub placed: u32,
     /// The number of unfinished tasks.

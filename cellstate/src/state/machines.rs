@@ -11,6 +11,7 @@ use crate::state::devices::Devices;
 use crate::state::load::LoadReport;
 use crate::state::map::FastMap;
 use crate::state::task_places::TaskPlaces;
+use omega_core::limits::TASKS_PER_MACHINE_MAX;
 use omega_core::{
     DeviceRequest, DeviceSet, KindId, Kinds, Machine, MachineId, NodeCores, Overcommit, Policy,
     SequenceNumber, TaskId, Text,
@@ -26,7 +27,28 @@ pub struct Row {
     pub sequence: SequenceNumber,
     pub tasks: Vec<TaskId>,
     pub incarnation: u32,
+    /// Status without regard to the number of tasks: never [`MachineStatus::Full`].
     pub status: MachineStatus,
+    /// Whether the change log says that the machine has the maximum number of tasks.
+    logged_full: bool,
+}
+
+impl Row {
+    /// The status for new tasks, which depends on the number of tasks.
+    #[inline]
+    pub fn status_for_tasks(&self) -> MachineStatus {
+        if self.tasks.len() >= TASKS_PER_MACHINE_MAX && self.status == MachineStatus::Schedulable {
+            MachineStatus::Full
+        } else {
+            self.status
+        }
+    }
+
+    /// Whether the machine became full, or is no longer full, since the last call.
+    pub fn take_full_change(&mut self) -> bool {
+        let is_full = self.tasks.len() >= TASKS_PER_MACHINE_MAX;
+        std::mem::replace(&mut self.logged_full, is_full) != is_full
+    }
 }
 
 /// A row of the machine table in a snapshot.
@@ -143,6 +165,11 @@ impl Machines {
         &mut self.rows[slot]
     }
 
+    /// Notes which restored machines have the maximum number of tasks.
+    pub fn note_full_rows(&mut self) {
+        self.rows.iter_mut().for_each(|row| _ = row.take_full_change());
+    }
+
     /// The id of the machine in a row.
     pub fn id(&self, slot: usize) -> MachineId {
         MachineId { slot: slot as u32, incarnation: self.rows[slot].incarnation }
@@ -216,7 +243,7 @@ impl Machines {
     pub fn machine_info(&self, id: MachineId, row: &Row) -> MachineInfo<'_> {
         MachineInfo {
             id,
-            status: row.status,
+            status: row.status_for_tasks(),
             free: self.free(id.row()),
             demand_profiles: self.demand_profiles.get(id.row()).map(|sum| &**sum),
             devices: if self.devices.is_empty() { None } else { self.devices(id.row()) },
@@ -233,7 +260,7 @@ impl Machines {
     pub fn put(&mut self, snapshot: &MachineSnapshot, claimable: &[i64]) {
         let slot = self.rows.len() as u32;
         let MachineSnapshot { sequence, incarnation, status, .. } = *snapshot;
-        self.rows.push(Row { sequence, tasks: Vec::new(), incarnation, status });
+        self.rows.push(Row { sequence, incarnation, status, ..Row::default() });
         self.free.extend_from_slice(claimable);
         self.free.resize(self.rows.len() * self.kinds, 0);
         let Some(machine) = &snapshot.machine else { return };
@@ -308,6 +335,7 @@ impl Machines {
         let row = &mut self.rows[slot];
         debug_assert!(row.tasks.is_empty(), "the tasks of a removed machine were released");
         row.status = MachineStatus::Absent;
+        row.logged_full = false;
         row.incarnation += 1;
         row.sequence = row.sequence.next();
         self.free[slot * self.kinds..][..self.kinds].fill(0);

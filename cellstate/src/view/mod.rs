@@ -62,7 +62,7 @@ pub use rules::{Draws, SoftSpreadCounts};
 pub use tenants::QuotaLack;
 
 use crate::delta::{Delta, Interest};
-use crate::fit::{ClaimRequest, Grant, MachineInfo, Rules, check_fit};
+use crate::fit::{ClaimRequest, Grant, MachineInfo, MachineStatus, Rules, check_fit};
 use crate::handle::{CellHandle, CommitsAndSync, HandleError};
 use crate::index::machine_index::MachineIndex;
 use crate::index::need::Need;
@@ -442,6 +442,12 @@ impl View {
     #[must_use]
     pub fn machine_id(&self, row: usize) -> MachineId {
         self.rows.machine_id(row)
+    }
+
+    /// Whether the machine in a row has the maximum number of tasks, of all tenants together.
+    #[must_use]
+    pub fn is_full(&self, row: usize) -> bool {
+        self.rows.status(row) == MachineStatus::Full
     }
 
     /// The description of the machine in a row.

@@ -27,6 +27,7 @@ pub(super) struct Rows {
     /// One bit for each machine that accepts tasks.
     schedulable: Vec<u64>,
     draining: Vec<u64>,
+    full: Vec<u64>,
     devices: FastMap<u32, Devices>,
     cores: Cores,
     day: DayColumns,
@@ -41,6 +42,7 @@ impl Rows {
             incarnations: Vec::new(),
             schedulable: Vec::new(),
             draining: Vec::new(),
+            full: Vec::new(),
             devices: FastMap::default(),
             cores: Cores::default(),
             day: DayColumns::new(),
@@ -62,6 +64,7 @@ impl Rows {
         self.incarnations.resize(rows, 0);
         self.schedulable.resize(rows.div_ceil(BLOCK), 0);
         self.draining.resize(rows.div_ceil(BLOCK), 0);
+        self.full.resize(rows.div_ceil(BLOCK), 0);
         self.cores.grow(rows);
         true
     }
@@ -105,11 +108,13 @@ impl Rows {
     /// The status of the machine in a row.
     pub(super) fn status(&self, row: usize) -> MachineStatus {
         let bit = |words: &[u64]| words[row / BLOCK] >> (row % BLOCK) & 1 == 1;
-        match (bit(&self.schedulable), bit(&self.draining)) {
-            (true, _) => MachineStatus::Schedulable,
-            (false, true) => MachineStatus::Draining,
-            (false, false) => MachineStatus::Absent,
-        }
+        let of_word = [
+            (&self.schedulable, MachineStatus::Schedulable),
+            (&self.draining, MachineStatus::Draining),
+            (&self.full, MachineStatus::Full),
+        ];
+        let found = of_word.into_iter().find(|(words, _)| bit(words));
+        found.map_or(MachineStatus::Absent, |(_, status)| status)
     }
 
     /// Whether some machine has devices.
@@ -220,6 +225,7 @@ impl Rows {
         };
         set(&mut self.schedulable, MachineStatus::Schedulable);
         set(&mut self.draining, MachineStatus::Draining);
+        set(&mut self.full, MachineStatus::Full);
         let machine = delta.machine.as_deref();
         if machine.is_none_or(|machine| machine.devices == 0) {
             self.devices.remove(&delta.slot);

@@ -42,7 +42,8 @@ fn cells_own() -> [Plugin; 12] {
         Plugin::always("quota").about(
             "The claim stays within the limits of the task's tenant and of the tenants above it.",
         ),
-        Plugin::always("schedulable").about("The machine is not draining."),
+        Plugin::always("schedulable")
+            .about("The machine is not draining, and has fewer tasks than a machine may have."),
         Plugin::always("node_name")
             .alias("NodeName")
             .about("The task names this machine, or none."),

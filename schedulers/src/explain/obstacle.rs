@@ -116,6 +116,7 @@ pub fn obstacles(
     let ports = tasks.view.check_any_ports(tasks.need, row).err().map(Obstacle::Rule);
     found.extend(ports.filter(|ports| !found.contains(ports)));
     let has_all = tasks.view.has_all_of_its_tenant(row, tasks.job);
+    let has_all = has_all && !tasks.view.is_full(row);
     found.extend(has_all.then_some(Obstacle::Rule(Reason::TasksPerMachine)));
     if found.is_empty() {
         debug_assert!(
@@ -137,7 +138,9 @@ fn of_the_machine(tasks: &Tasks<'_>, row: usize) -> Vec<Obstacle> {
     let (need, block) = (tasks.need, tasks.view.block(row / BLOCK));
     let is_in = |word: u64| word >> (row % BLOCK) & 1 == 1;
     let mut found = Vec::new();
-    if !is_in(block.schedulable()) {
+    if tasks.view.is_full(row) {
+        found.push(Obstacle::Rule(Reason::TasksPerMachine));
+    } else if !is_in(block.schedulable()) {
         found.push(Obstacle::Draining);
     }
     if need.machine.is_some_and(|set| !is_in(block.set(set))) {

@@ -7,7 +7,7 @@ use omega_core::limits::{DEVICE_MILLI, DEVICES_MAX};
 use pulp::Arch;
 use smallvec::SmallVec;
 
-/// Filter: the machine is not draining.
+/// Filter: the machine is not draining, and has fewer tasks than a machine may have.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Schedulable;
 

@@ -195,7 +195,7 @@ struct Begun {
     caller: Arc<Caller>,
     /// Slowdown of the connection, if any.
     slowdown: Option<Slowdown>,
-    /// Budget of control frames, if the connection uses HTTP/2.
+    /// Budgets of frames, if the connection uses HTTP/2.
     frames: Option<Frames>,
 }
 

@@ -106,6 +106,8 @@ pub(in crate::commands) struct JobShape {
     /// State of an incomplete gang that keeps places.
     pub(in crate::commands) gang_wait: Option<GangWaitShape>,
     pub(in crate::commands) tasks: TasksShape,
+    /// Whether the job is a service without tasks that may be resized again.
+    pub(in crate::commands) scaled_to_zero: bool,
     /// Number of failures of the job's tasks after which the tasks were placed again.
     pub(in crate::commands) failures: u32,
     /// Time since the job was submitted.
@@ -401,6 +403,7 @@ impl JobShape {
                 failed: status.failed,
                 killed: status.killed,
             },
+            scaled_to_zero: status.scaled_to_zero,
             failures: status.failures,
             version: status.version,
             update,

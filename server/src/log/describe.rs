@@ -35,7 +35,7 @@ pub(super) fn command(command: &Command) -> String {
         Command::SubmitJob(job) => {
             format!("submit job {} of {}", clean(&job.name), plural(job.task_count(), "task"))
         }
-        Command::ResizeGroup { job, group, count } => {
+        Command::ResizeGroup { job, group, count } | Command::ScaleGroup { job, group, count } => {
             format!("resize group {} of job {job} to {count}", clean(group))
         }
         Command::KillJob { job } => format!("kill job {job}"),

@@ -279,7 +279,7 @@ fn run_with_named_port() -> Run {
 }
 
 /// Commands that delete and update jobs.
-fn about_updates() -> [(&'static str, Command); 6] {
+fn about_updates() -> [(&'static str, Command); 7] {
     let id = JobId(300);
     let rules = UpdateRules { min_healthy_ms: 10_000, ..UpdateRules::default() };
     let group = TaskGroup {
@@ -300,6 +300,7 @@ fn about_updates() -> [(&'static str, Command); 6] {
         ("roll job", Command::RollJob { job: id, step }),
         ("update complete", end(UpdateResult::Complete)),
         ("update failed", end(UpdateResult::Failed)),
+        ("scale group", Command::ScaleGroup { job: id, group: "web".into(), count: 300 }),
     ]
 }
 

@@ -36,6 +36,7 @@ impl Generator {
             0..2 => Some(Command::DeleteJob { job: some_job(dice, reference) }),
             2..7 => update_job(dice, reference, among),
             7..14 => roll_job(dice, reference, among),
+            14..20 => scale_group(dice, reference),
             _ => None,
         }
     }
@@ -159,6 +160,14 @@ fn roll_job(dice: &mut Dice, reference: &Reference, among: Among) -> Option<Comm
         step.stops.push(dice.below(job.tasks.len() + beyond) as u32);
     }
     Some(Command::RollJob { job: id, step })
+}
+
+/// Resizes a group, often to 0, and often of a service without tasks.
+fn scale_group(dice: &mut Dice, reference: &Reference) -> Option<Command> {
+    let (job, found) = some_service(dice, reference, Among::RunningAndEnded)?;
+    let group = dice.pick(&found.target().groups).name.clone();
+    let count = if dice.chance(50) { 0 } else { dice.below(4) as u32 };
+    Some(Command::ScaleGroup { job, group, count })
 }
 
 fn end_update(dice: &mut Dice, reference: &Reference, among: Among) -> Option<Command> {

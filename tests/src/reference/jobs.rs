@@ -3,11 +3,18 @@
 use super::{Reference, ReferenceJob, ReferenceTask, validate};
 use omega_core::limits::{REMOVED_JOBS_MAX, REMOVED_TASKS, TASKS_PER_JOB_MAX};
 use omega_core::{
-    DeviceSet, Job, JobId, MachineId, NodeCores, Outcome, Rejection, TaskId, TaskReport, TaskState,
-    Text,
+    DeviceSet, Job, JobId, JobKind, MachineId, NodeCores, Outcome, Rejection, TaskId, TaskReport,
+    TaskState, Text,
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
+
+/// Treatment of a service of which a resize leaves no tasks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum WithoutTasks {
+    Ends,
+    Stays,
+}
 
 impl ReferenceTask {
     pub(super) fn pending(group: usize) -> ReferenceTask {
@@ -76,6 +83,7 @@ impl Reference {
                 versions: Vec::new(),
                 submitted_ms: self.now_ms,
                 killed: false,
+                scaled_to_zero: false,
                 tasks,
                 gang_wait: None,
             },
@@ -89,8 +97,11 @@ impl Reference {
         id: JobId,
         name: &Text,
         count: u32,
+        without_tasks: WithoutTasks,
     ) -> Result<Outcome, Rejection> {
-        let job = self.jobs.get(&id).filter(|job| job.alive() > 0);
+        let stays = without_tasks == WithoutTasks::Stays;
+        let is_resizable = |job: &&ReferenceJob| job.alive() > 0 || stays && job.scaled_to_zero;
+        let job = self.jobs.get(&id).filter(is_resizable);
         let job = job.ok_or(Rejection::UnknownJob(id))?;
         let old = job.target().groups.iter().find(|group| group.name == *name);
         let Some((group, old)) = job.target_group(name).zip(old.map(|group| group.count)) else {
@@ -130,6 +141,9 @@ impl Reference {
             let alive = job.tasks.iter_mut().filter(|task| !task.state.ended());
             left.extend(alive.filter_map(|task| task.leave(TaskState::Killed)));
         }
+        let is_service = job.spec.kind == JobKind::Service && job.spec.gang_min.is_none();
+        let is_empty = job.alive() == 0 && job.target().task_count() == 0;
+        job.scaled_to_zero = stays && is_service && is_empty;
         self.raise(&left);
         self.note_if_over(id);
         Ok(self.done())
@@ -137,10 +151,11 @@ impl Reference {
 
     pub(super) fn kill_job(&mut self, id: JobId) -> Result<Outcome, Rejection> {
         let job = self.jobs.get_mut(&id).ok_or(Rejection::UnknownJob(id))?;
-        if job.alive() == 0 {
+        if job.alive() == 0 && !job.scaled_to_zero {
             return Ok(Outcome::Done(self.version));
         }
         job.killed = true;
+        job.scaled_to_zero = false;
         let alive = job.tasks.iter_mut().filter(|task| !task.state.ended());
         let left = alive.filter_map(|task| task.leave(TaskState::Killed)).collect();
         self.raise(&left);
@@ -223,7 +238,7 @@ impl Reference {
 
     /// Records, only once, that all tasks of a job have ended.
     fn note_if_over(&mut self, id: JobId) {
-        let over = self.jobs.get(&id).is_some_and(|job| job.alive() == 0);
+        let over = self.jobs.get(&id).is_some_and(|job| job.alive() == 0 && !job.scaled_to_zero);
         if over && self.over.iter().all(|(known, _)| *known != id) {
             self.over.push((id, None));
         }

@@ -29,6 +29,7 @@ mod validate;
 mod versions;
 mod wishes;
 
+use jobs::WithoutTasks;
 pub use machines::claimed_together;
 use omega_cellstate::JobVersion;
 use omega_core::{
@@ -83,6 +84,8 @@ pub struct ReferenceJob {
     pub submitted_ms: u64,
     /// Whether the job has ended because it was killed.
     pub killed: bool,
+    /// Whether the job is a service that remains although it has no tasks.
+    pub scaled_to_zero: bool,
     /// Tasks of the job, by number.
     pub tasks: Vec<ReferenceTask>,
     /// State of the job's gang while it waits for more tasks.
@@ -217,7 +220,12 @@ impl Reference {
             Command::RemoveMachine { id } => self.remove_machine(id),
             Command::ReportLoad { id, load } => self.report_load(id, load),
             Command::SubmitJob(job) => self.submit_job(job),
-            Command::ResizeGroup { job, group, count } => self.resize_group(job, &group, count),
+            Command::ResizeGroup { job, group, count } => {
+                self.resize_group(job, &group, count, WithoutTasks::Ends)
+            }
+            Command::ScaleGroup { job, group, count } => {
+                self.resize_group(job, &group, count, WithoutTasks::Stays)
+            }
             Command::KillJob { job } => self.kill_job(job),
             Command::DeleteJob { job } => self.delete_job(job),
             Command::UpdateJob { job, version, spec } => self.update_job(job, version, spec),

@@ -115,6 +115,7 @@ impl Reference {
         let spec = Arc::new(spec);
         job.versions.push(JobVersion { number, at_ms, first_task, result: None, spec });
         job.spec = Arc::new(composed);
+        job.scaled_to_zero = false;
         job.tasks.extend(starts);
         Ok(self.done())
     }

@@ -131,6 +131,7 @@ impl From<&MachineDelta> for proto::MachineDelta {
             slot: delta.slot,
             incarnation: delta.incarnation,
             draining: delta.status == MachineStatus::Draining,
+            full: delta.status == MachineStatus::Full,
             machine: delta.machine.as_deref().map(Into::into),
         }
     }
@@ -327,10 +328,11 @@ impl TryFrom<proto::MachineDelta> for MachineDelta {
 
     fn try_from(delta: proto::MachineDelta) -> Result<Self, Malformed> {
         let machine = delta.machine.map(TryFrom::try_from).transpose()?.map(Arc::new);
-        let status = match (&machine, delta.draining) {
-            (None, _) => MachineStatus::Absent,
-            (Some(_), false) => MachineStatus::Schedulable,
-            (Some(_), true) => MachineStatus::Draining,
+        let status = match (&machine, delta.draining, delta.full) {
+            (None, _, _) => MachineStatus::Absent,
+            (Some(_), true, _) => MachineStatus::Draining,
+            (Some(_), false, true) => MachineStatus::Full,
+            (Some(_), false, false) => MachineStatus::Schedulable,
         };
         Ok(MachineDelta { slot: delta.slot, incarnation: delta.incarnation, status, machine })
     }

@@ -1382,6 +1382,9 @@ pub struct MachineDelta {
     /// absent: the row is empty
     #[prost(message, optional, tag = "4")]
     pub machine: ::core::option::Option<Machine>,
+    /// the machine has the maximum number of tasks, and accepts no more; false if it is draining
+    #[prost(bool, tag = "5")]
+    pub full: bool,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct DevicesLeft {
@@ -1818,7 +1821,7 @@ pub enum Reason {
     NoCores = 29,
     /// too little is left of a cluster resource
     CellExhausted = 30,
-    /// the tenant has its maximum of tasks on the machine
+    /// the machine has the maximum of tasks, of the tenant or in all
     TasksPerMachine = 31,
     /// too few free ports in the machine's range for the ports that the cell would choose
     NoPorts = 32,
@@ -3036,6 +3039,9 @@ pub struct JobStatus {
     /// result of the update to this version
     #[prost(enumeration = "UpdateResult", tag = "16")]
     pub update: i32,
+    /// a service without tasks that `ResizeGroup` may start again; the cell does not forget it
+    #[prost(bool, tag = "17")]
+    pub scaled_to_zero: bool,
 }
 /// An incomplete gang, which keeps its places until the gang timeout.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -3056,7 +3062,7 @@ pub struct ListJobsRequest {
     /// only jobs of this scheduler; empty: of all
     #[prost(string, tag = "2")]
     pub scheduler: ::prost::alloc::string::String,
-    /// whether the list includes jobs whose tasks have all ended
+    /// whether the list includes ended jobs
     #[prost(bool, tag = "3")]
     pub ended: bool,
     /// at most 1000; 0 is 1000
@@ -4276,7 +4282,7 @@ pub mod job_service_client {
                 .insert(GrpcMethod::new("omega.v1.JobService", "SubmitJob"));
             self.inner.unary(req, path, codec).await
         }
-        /// Changes the number of tasks of a group.
+        /// Changes the number of tasks of a group. A service without tasks remains, and may be resized again.
         pub async fn resize_group(
             &mut self,
             request: impl tonic::IntoRequest<super::ResizeGroupRequest>,
@@ -4574,7 +4580,7 @@ pub mod job_service_server {
             tonic::Response<super::SubmitJobResponse>,
             tonic::Status,
         >;
-        /// Changes the number of tasks of a group.
+        /// Changes the number of tasks of a group. A service without tasks remains, and may be resized again.
         async fn resize_group(
             &self,
             request: tonic::Request<super::ResizeGroupRequest>,

@@ -138,7 +138,7 @@ impl JobService for Jobs {
             Some((tenant, more)) => Some(self.tenant_limits.admit(&self.host, tenant, *more)?),
             None => None,
         };
-        let command = Command::ResizeGroup { job, group, count: request.count };
+        let command = Command::ScaleGroup { job, group, count: request.count };
         let version = done(self.host.apply(command, until).await?)?;
         Ok(Response::new(proto::ResizeGroupResponse { version: version.0 }))
     }
@@ -309,7 +309,7 @@ fn may_resize(
     (id, job): (JobId, &Job),
     group: Option<&SharedGroup>,
 ) -> Result<(), ApiError> {
-    if !cell.is_alive(id) {
+    if !cell.is_alive(id) && !cell.is_scaled_to_zero(id) {
         let why = format!(
             "job {} has ended, so it cannot be resized: start it again with `omega job apply`",
             job.name

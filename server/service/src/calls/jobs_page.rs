@@ -82,7 +82,8 @@ impl<'a> JobsPage<'a> {
     /// Whether jobs with tasks in the states of this job's tasks are requested.
     fn has_state(&self, cell: &Cell, id: JobId) -> bool {
         let counts = cell.task_counts(id).unwrap_or_default();
-        (self.request.ended || counts.alive() > 0) && (!self.request.waiting || counts.pending > 0)
+        let has_ended = counts.alive() == 0 && !cell.is_scaled_to_zero(id);
+        (self.request.ended || !has_ended) && (!self.request.waiting || counts.pending > 0)
     }
 }
 

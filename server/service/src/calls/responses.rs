@@ -81,6 +81,7 @@ pub(crate) fn job(cell: &Cell, id: JobId) -> proto::JobStatus {
         failed: counts.failed,
         killed: counts.killed,
         failures: capped(counts.failures),
+        scaled_to_zero: cell.is_scaled_to_zero(id),
         job: cell.job(id).map(|job| proto::Job::from(&**job).without_programs()),
         target: target(cell, id).map(|job| proto::Job::from(job).without_programs()),
         ..Default::default()

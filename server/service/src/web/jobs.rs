@@ -140,11 +140,11 @@ impl ListParams {
             && self.scheduler.as_ref().is_none_or(|name| *job.scheduler == **name)
     }
 
-    fn has_state(&self, counts: &Counts) -> bool {
+    fn has_state(&self, cell: &Cell, id: JobId, counts: &Counts) -> bool {
         let Counts { pending, placed, running, finished, failed, killed } = *counts;
         match self.state.as_deref() {
             Some("waiting" | "pending") => pending > 0,
-            Some("live") => pending + placed + running > 0,
+            Some("live") => pending + placed + running > 0 || cell.is_scaled_to_zero(id),
             Some("placed") => placed > 0,
             Some("running") => running > 0,
             Some("finished") => finished > 0,
@@ -175,7 +175,7 @@ pub(super) async fn list(
                     continue;
                 }
                 let counts = counts(cell, id);
-                if params.has_state(&counts) {
+                if params.has_state(cell, id, &counts) {
                     list.items.push(shape(&shown, cell, id, job, counts));
                 }
             }

@@ -8,7 +8,7 @@ use crate::commands::files::lines::with_line;
 use crate::commands::jobs::apply::{self, ApplyArgs};
 use crate::commands::jobs::explain::{self, ExplainArgs};
 use crate::commands::jobs::list::{self, ListArgs};
-use crate::commands::jobs::named_job::{by_name, find, lives, target};
+use crate::commands::jobs::named_job::{by_name, find, has_ended, target};
 use crate::commands::jobs::resize::{self, ResizeArgs};
 use crate::commands::jobs::restart::{self, RestartArgs};
 use crate::commands::jobs::submission;
@@ -380,7 +380,8 @@ fn one(kinds: &Kinds, shape: &WhereShape) -> String {
         ("killed", tasks.killed),
     ];
     let states = states.iter().filter(|(_, count)| *count > 0);
-    let states: Vec<String> = states.map(|(state, count)| format!("{count} {state}")).collect();
+    let mut states: Vec<String> = states.map(|(state, count)| format!("{count} {state}")).collect();
+    states.extend(job.scaled_to_zero.then(|| "scaled to zero".to_owned()));
     let mut machines = shape.machines.join(" ");
     if shape.machines_more > 0 {
         machines += &format!(" and {} more", shape.machines_more);
@@ -455,7 +456,7 @@ fn kill(args: &NameArgs) -> Result<(), CommandError> {
     let request = proto::KillJobRequest { job: by_name(&args.name) };
     let caller = args.common.caller()?;
     // The job is killed even if it cannot be read.
-    let had_ended = find(&caller, by_name(&args.name)).is_ok_and(|job| !lives(&job));
+    let had_ended = find(&caller, by_name(&args.name)).is_ok_and(|job| has_ended(&job));
     let response = caller.call(&request, |channel, request| async move {
         JobServiceClient::new(channel).kill_job(request).await
     })?;

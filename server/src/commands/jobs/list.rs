@@ -3,6 +3,7 @@
 use crate::commands::call::{Caller, Listed, Page};
 use crate::commands::events;
 use crate::commands::files::pairs::{self, Condition};
+use crate::commands::jobs::named_job::has_ended;
 use crate::commands::shape::{JobShape, ListShape};
 use crate::commands::show::{self, Align, Format, and_more, columns, fitted};
 use crate::commands::task_state::State;
@@ -83,9 +84,8 @@ pub(in crate::commands) fn jobs(
             waiting: false,
         };
         let page = page(caller, &request)?;
-        let lives = |status: &proto::JobStatus| status.pending + status.placed + status.running > 0;
         let wanted = page.jobs.into_iter().filter(|status| {
-            (!selected.ended || !lives(status))
+            (!selected.ended || has_ended(status))
                 && selected.state.is_none_or(|state| state.count(status) > 0)
                 && has_labels(status, &selected.labels)
         });

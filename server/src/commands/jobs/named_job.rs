@@ -41,6 +41,11 @@ pub(super) fn lives(job: &proto::JobStatus) -> bool {
     living(job) > 0
 }
 
+/// Whether a job has ended. A service that is scaled to zero has not, although it has no tasks.
+pub(super) fn has_ended(job: &proto::JobStatus) -> bool {
+    !lives(job) && !job.scaled_to_zero
+}
+
 fn living(job: &proto::JobStatus) -> u32 {
     job.pending + job.placed + job.running
 }

@@ -1,6 +1,6 @@
 //! `omega job resize`: changes the number of tasks of a task group.
 
-use crate::commands::jobs::named_job::{by_name, find, lives, target, unreplaced};
+use crate::commands::jobs::named_job::{by_name, find, has_ended, target, unreplaced};
 use crate::commands::shape::DoneShape;
 use crate::commands::show::{self, clean_name};
 use crate::commands::{CommandArgs, CommandError};
@@ -16,7 +16,7 @@ pub(crate) struct ResizeArgs {
     /// Name of the job.
     #[arg(value_name = "NAME")]
     name: String,
-    /// New number of tasks of the group; a job without tasks ends.
+    /// New number of tasks of the group. A service without tasks remains; any other job without tasks ends.
     #[arg(value_name = "COUNT")]
     count: u32,
     /// Task group to resize [default: the only group of the job, or else the group `main`].
@@ -36,14 +36,13 @@ pub(super) fn run(args: &ResizeArgs) -> Result<(), CommandError> {
     let response = caller.call(&request, |channel, request| async move {
         JobServiceClient::new(channel).resize_group(request).await
     })?;
-    let has_ended = args.count == 0
-        && match find(&caller, by_name(&args.name)) {
-            Ok(job) => !lives(&job),
-            // The cell has forgotten the job already.
-            Err(why) => {
-                matches!(why, CommandError::Refused(why) if why.code == ErrorCode::UnknownJob)
-            }
-        };
+    let after = (args.count == 0).then(|| find(&caller, by_name(&args.name)));
+    let has_ended = match &after {
+        Some(Ok(job)) => has_ended(job),
+        // The cell has forgotten the job already.
+        Some(Err(CommandError::Refused(why))) => why.code == ErrorCode::UnknownJob,
+        Some(Err(_)) | None => false,
+    };
     let count_before = before.as_ref().and_then(|job| count(&target(job).ok()?, &args.group));
     let (done, line) = match (before, count_before) {
         _ if has_ended => (ENDED, None),
@@ -54,7 +53,9 @@ pub(super) fn run(args: &ResizeArgs) -> Result<(), CommandError> {
         }
         (_, Some(before)) => {
             let to = plural(args.count.into(), "task");
-            ("is resized", Some(format!("is resized from {before} to {to}")))
+            let remains = matches!(&after, Some(Ok(job)) if job.scaled_to_zero);
+            let note = if remains { ": the service remains, and can be resized again" } else { "" };
+            ("is resized", Some(format!("is resized from {before} to {to}{note}")))
         }
         (_, None) => ("is resized", None),
     };
@@ -66,8 +67,7 @@ pub(super) fn run(args: &ResizeArgs) -> Result<(), CommandError> {
 }
 
 /// Text for a job that has no tasks.
-const ENDED: &str = "has no task left, and so has ended: `omega job apply` starts it again, and the \
-                     cell forgets it after the time of `omega policy set --ttl-after-finished`";
+const ENDED: &str = "has no task left, and so has ended";
 
 /// Number of tasks of a job's group; of the only group, or else of the group `main`, if none is named.
 fn count(job: &Job, group: &Option<String>) -> Option<u32> {

@@ -72,6 +72,9 @@ fn refusal(job: &Job, status: &proto::JobStatus) -> Option<String> {
     if job.gang_min.is_some() {
         return Some(format!("a gang is not replaced task by task: to restart it, {again}"));
     }
+    if status.scaled_to_zero {
+        return Some(format!("it has no tasks: start some with `omega job resize {name} COUNT`"));
+    }
     (!lives(status)).then(|| {
         format!(
             "it has ended: start it again with `omega job apply`, whose file is printed by `omega \
@@ -94,6 +97,8 @@ mod tests {
         };
         assert_eq!(of(&service, 2), "");
         assert!(of(&service, 0).contains("it has ended"));
+        let scaled_to_zero = proto::JobStatus { scaled_to_zero: true, ..Default::default() };
+        assert!(refusal(&service, &scaled_to_zero).unwrap().contains("omega job resize web"));
         assert!(of(&Job { gang_min: Some(2), ..service }, 2).contains("gang"));
         assert!(of(&Job::batch("web", group), 2).contains("`omega job delete web`"));
     }

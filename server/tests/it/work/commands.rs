@@ -179,6 +179,29 @@ web   service  t        default        3        3       0        0      0
 }
 
 #[test]
+fn a_service_is_scaled_to_zero_and_back() {
+    let cell = Served::new(&[]);
+    cell.ok("job submit web --service --count 2 --cpu 1");
+    cell.ok("policy set --ttl-after-finished 0s");
+    let told = cell.ok("job scale web 0");
+    assert!(
+        told.starts_with("job web is resized from 2 to 0 tasks: the service remains"),
+        "{told}"
+    );
+    assert_eq!(cell.json("job list")["items"][0]["scaled_to_zero"], true);
+    assert_eq!(cell.json("job list --ended")["items"].as_array().unwrap().len(), 0);
+    assert!(cell.ok("job get web").contains("2 killed, scaled to zero"));
+    assert!(cell.fails(1, "job restart web").contains("omega job resize web COUNT"));
+    assert_eq!(cell.ok("job scale web 3"), "job web is resized from 0 to 3 tasks\n");
+    let web = cell.json("job get web");
+    assert_eq!((&web["tasks"]["pending"], &web["scaled_to_zero"]), (&3.into(), &false.into()));
+    cell.ok("job scale web 0");
+    assert_eq!(cell.ok("job kill web"), "job web is killed\n");
+    cell.ok("job submit once --count 1 --cpu 1");
+    assert_eq!(cell.ok("job scale once 0"), "job once has no task left, and so has ended\n");
+}
+
+#[test]
 fn a_scheduler_places_and_a_watch_tells_of_it() {
     let cell = Served::new(&[("machines.toml", MACHINES)]);
     cell.ok("machine add -f machines.toml");
