@@ -46,6 +46,13 @@ pub(super) struct SourceLimits {
     /// Calls that one caller may make at once after a pause [default: 10000].
     #[arg(long = "limit-calls-burst", env = "OMEGA_LIMIT_CALLS_BURST", value_name = "N")]
     calls_burst: Option<NonZeroU32>,
+    /// Sustained number of tasks per second that one caller's changes of jobs may begin and end [default: 250000].
+    #[arg(
+        long = "limit-task-changes-per-second",
+        env = "OMEGA_LIMIT_TASK_CHANGES_PER_SECOND",
+        value_name = "N"
+    )]
+    task_changes_per_second: Option<NonZeroU32>,
     /// Open connections [default: 512].
     #[arg(long = "limit-connections", env = "OMEGA_LIMIT_CONNECTIONS", value_name = "N")]
     connections: Option<NonZeroU32>,
@@ -135,6 +142,7 @@ impl SourceLimits {
             streams_each: self.streams_each.or(other.streams_each),
             calls_per_second: self.calls_per_second.or(other.calls_per_second),
             calls_burst: self.calls_burst.or(other.calls_burst),
+            task_changes_per_second: self.task_changes_per_second.or(other.task_changes_per_second),
             connections: self.connections.or(other.connections),
             connections_each: self.connections_each.or(other.connections_each),
             connection_streams: self.connection_streams.or(other.connection_streams),
@@ -172,6 +180,10 @@ impl SourceLimits {
             streams_each: of(self.streams_each, usual.streams_each.min(streams)),
             calls_per_second: of(self.calls_per_second, usual.calls_per_second),
             calls_burst: of(self.calls_burst, usual.calls_burst),
+            task_changes_per_second: of(
+                self.task_changes_per_second,
+                usual.task_changes_per_second,
+            ),
             connections,
             connections_each: of(self.connections_each, usual.connections_each.min(connections)),
             connection_streams: of(self.connection_streams, usual.connection_streams),
@@ -219,7 +231,7 @@ fn check(limits: &Limits) -> Result<(), LimitsError> {
 /// All limits, in the form of the file.
 pub(super) fn describe(limits: &Limits) -> String {
     let Deadlines { usual, max } = limits.deadlines;
-    let all: [(&str, u64); 18] = [
+    let all: [(&str, u64); 19] = [
         ("calls", limits.calls.into()),
         ("operator-calls", limits.operator_calls.into()),
         ("streams", limits.streams.into()),
@@ -227,6 +239,7 @@ pub(super) fn describe(limits: &Limits) -> String {
         ("streams-each", limits.streams_each.into()),
         ("calls-per-second", limits.calls_per_second.into()),
         ("calls-burst", limits.calls_burst.into()),
+        ("task-changes-per-second", limits.task_changes_per_second.into()),
         ("connections", limits.connections.into()),
         ("connections-each", limits.connections_each.into()),
         ("connection-streams", limits.connection_streams.into()),

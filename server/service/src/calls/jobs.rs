@@ -2,6 +2,7 @@
 
 use crate::access::audited::about;
 use crate::access::grants::caller;
+use crate::access::identity::Caller;
 use crate::access::visibility;
 use crate::calls::explain::{Explainer, Explanations};
 use crate::calls::history;
@@ -13,6 +14,7 @@ use crate::host::{Host, done, unknown};
 use crate::observe::statistics;
 use crate::overload::in_flight::TenantUse;
 use crate::overload::limits::Limits;
+use crate::overload::task_changes::TaskChanges;
 use crate::overload::tenant_limits::TenantLimits;
 use crate::service::{RpcResult, deadline};
 use futures_util::StreamExt;
@@ -31,6 +33,7 @@ pub struct Jobs {
     host: Host,
     explanations: Explanations,
     tenant_limits: TenantLimits,
+    task_changes: TaskChanges,
 }
 
 impl Jobs {
@@ -38,17 +41,26 @@ impl Jobs {
     #[must_use]
     pub fn new(host: Host, explainer: Option<Arc<dyn Explainer>>, limits: &Limits) -> Jobs {
         let explanations = Explanations::new(explainer);
-        Jobs { host, explanations, tenant_limits: TenantLimits::new(limits) }
+        let (tenant_limits, task_changes) = (TenantLimits::new(limits), TaskChanges::new(limits));
+        Jobs { host, explanations, tenant_limits, task_changes }
     }
 
     /// Submits a job, and returns its id. If an identical job exists, returns that job's id, and does not count its
     /// tasks again. The flag is true if all tasks of the existing job have ended.
-    async fn submit(&self, job: &Job, until: Instant) -> Result<(JobId, bool), ApiError> {
-        let admitted = self.tenant_limits.admit(
-            &self.host,
-            &job.tenant,
-            TenantUse::described(job, job.task_count()),
-        );
+    async fn submit(
+        &self,
+        caller: &Caller,
+        job: &Job,
+        until: Instant,
+    ) -> Result<(JobId, bool), ApiError> {
+        let tasks = job.task_count();
+        let adds = TenantUse::described(job, tasks);
+        let is_new = self.host.read(|cell| cell.job_by_name(&job.name).is_none());
+        let admitted =
+            self.tenant_limits.admit(&self.host, &job.tenant, adds).and_then(|admitted| {
+                self.task_changes.count(caller, if is_new { tasks } else { 0 })?;
+                Ok(admitted)
+            });
         let submitted = match &admitted {
             Ok(_) => self.host.apply(Command::SubmitJob(job.clone()), until).await,
             Err(refused) => Err(refused.clone()),
@@ -82,6 +94,11 @@ impl Jobs {
     }
 }
 
+/// Number of a job's tasks, as its description states it.
+fn task_count(cell: &Cell, job: JobId) -> u64 {
+    cell.job(job).map_or(0, |job| job.task_count())
+}
+
 /// Whether an update takes an incomplete restart back: it is to an earlier version with the same programs.
 fn takes_restart_back(versions: &[JobVersion], spec: &Job, target: &Job) -> bool {
     let is_open = |one: &JobVersion| one.result != Some(UpdateResult::Complete);
@@ -104,7 +121,7 @@ impl JobService for Jobs {
         let job = described(given.ok_or_else(missing)?)?;
         visibility::may_submit(&caller, &job)?;
         visibility::may_select(&caller, &job)?;
-        let (id, ended) = self.submit(&job, until).await?;
+        let (id, ended) = self.submit(&caller, &job, until).await?;
         Ok(Response::new(proto::SubmitJobResponse { id: id.0, ended }))
     }
 
@@ -118,9 +135,12 @@ impl JobService for Jobs {
         let request = request.into_inner();
         self.host.refresh(until).await?;
         let named: Text = if request.group.is_empty() { "main" } else { &request.group }.into();
-        let (job, group, more) = self.host.read(|cell| {
+        let (job, group, tenant, count) = self.host.read(|cell| {
             let id = refs::job(cell, request.job, &caller)?;
-            let Some(job) = cell.job(id) else { return Ok((id, named, None)) };
+            // During an update, the job also has groups of older versions.
+            let Some(job) = cell.job_target(id) else {
+                return Ok((id, named, Text::default(), None));
+            };
             visibility::may_submit(&caller, job)?;
             let group = match &*job.groups {
                 [only] if request.group.is_empty() => only.name.clone(),
@@ -128,16 +148,12 @@ impl JobService for Jobs {
             };
             let known = job.groups.iter().find(|known| known.name == group);
             may_resize(cell, (id, job), known)?;
-            let has = known.map(|known| known.count);
-            let more = request.count.saturating_sub(has.unwrap_or(request.count));
-            let more = (more > 0).then(|| (job.tenant.clone(), TenantUse::tasks(more.into())));
-            Ok::<_, ApiError>((id, group, more))
+            Ok::<_, ApiError>((id, group, job.tenant.clone(), known.map(|known| known.count)))
         })?;
-        // A group that shrinks needs no admission.
-        let _admitted = match &more {
-            Some((tenant, more)) => Some(self.tenant_limits.admit(&self.host, tenant, *more)?),
-            None => None,
-        };
+        let has = count.unwrap_or(request.count);
+        let more = TenantUse::tasks(request.count.saturating_sub(has).into());
+        let _admitted = self.tenant_limits.admit(&self.host, &tenant, more)?;
+        self.task_changes.count(&caller, request.count.abs_diff(has).into())?;
         let command = Command::ScaleGroup { job, group, count: request.count };
         let version = done(self.host.apply(command, until).await?)?;
         Ok(Response::new(proto::ResizeGroupResponse { version: version.0 }))
@@ -151,7 +167,11 @@ impl JobService for Jobs {
         let caller = caller(&request)?;
         about(&request, |request| refs::shown(request.job.as_ref()));
         self.host.refresh(until).await?;
-        let job = self.host.read(|cell| refs::job(cell, request.into_inner().job, &caller))?;
+        let (job, tasks) = self.host.read(|cell| {
+            let job = refs::job(cell, request.into_inner().job, &caller)?;
+            Ok::<_, ApiError>((job, if cell.is_alive(job) { task_count(cell, job) } else { 0 }))
+        })?;
+        self.task_changes.count(&caller, tasks)?;
         let version = done(self.host.apply(Command::KillJob { job }, until).await?)?;
         Ok(Response::new(proto::KillJobResponse { version: version.0 }))
     }
@@ -164,7 +184,11 @@ impl JobService for Jobs {
         let caller = caller(&request)?;
         about(&request, |request| refs::shown(request.job.as_ref()));
         self.host.refresh(until).await?;
-        let job = self.host.read(|cell| refs::job(cell, request.into_inner().job, &caller))?;
+        let (job, tasks) = self.host.read(|cell| {
+            let job = refs::job(cell, request.into_inner().job, &caller)?;
+            Ok::<_, ApiError>((job, task_count(cell, job)))
+        })?;
+        self.task_changes.count(&caller, tasks)?;
         let version = match self.host.apply(Command::DeleteJob { job }, until).await {
             // An earlier attempt of this call may have deleted the job, so this is success.
             Err(error) if error.code == ErrorCode::UnknownJob => self.host.read(Cell::version),
@@ -188,7 +212,7 @@ impl JobService for Jobs {
         self.host.refresh(until).await?;
         let named = proto::job_ref::Job::Name(spec.name.to_string());
         let named = Some(proto::JobRef { job: Some(named) });
-        let (job, spec, adds) = self.host.read(|cell| {
+        let (job, spec, adds, changes) = self.host.read(|cell| {
             let id = refs::job(cell, named, &caller)?;
             let spec = match cell.job_target(id) {
                 Some(target) if !takes_restart_back(cell.job_versions(id), &spec, target) => {
@@ -199,14 +223,17 @@ impl JobService for Jobs {
             // A job that has ended starts again with all its tasks.
             let target = cell.job_target(id).filter(|_| cell.is_alive(id));
             if target.is_some_and(|target| **target == spec) {
-                return Ok((id, spec, TenantUse::default()));
+                return Ok((id, spec, TenantUse::default(), 0));
             }
             let has = target.map_or(0, |target| target.task_count());
             let more = spec.task_count().saturating_sub(has);
             let adds = TenantUse::described(&spec, more);
-            Ok::<_, ApiError>((id, spec, adds))
+            // The update may replace each task.
+            let changes = has + spec.task_count();
+            Ok::<_, ApiError>((id, spec, adds, changes))
         })?;
         let _admitted = self.tenant_limits.admit(&self.host, &spec.tenant, adds)?;
+        self.task_changes.count(&caller, changes)?;
         done(self.host.apply(Command::UpdateJob { job, version, spec }, until).await?)?;
         let version = self.host.read(|cell| cell.job_version(job)).unwrap_or_default();
         Ok(Response::new(proto::UpdateJobResponse { id: job.0, version }))

@@ -14,8 +14,12 @@ use std::time::Instant;
 /// Control frames, and calls, that a connection may send at once.
 const BURST: u64 = 20_000;
 
-/// Control frames, and calls, per second that a connection may send at any time.
+/// Control frames per second that a connection may send at any time.
 const PER_SECOND: u64 = 2000;
+
+/// Calls per second that a connection may send at any time: more than the usual limit of a caller, so that short replies
+/// and cancelled calls end no connection.
+const CALLS_PER_SECOND: u64 = 8000;
 
 /// Control frames that a connection may send for each call.
 const PER_CALL: u64 = 4;
@@ -23,8 +27,9 @@ const PER_CALL: u64 = 4;
 /// Bytes written to the connection for which it may send one control frame more.
 const BYTES_PER_FRAME: u64 = 64;
 
-/// Bytes written to the connection for which it may send one call more. The shortest reply has 37 bytes: the headers of
-/// three frames, a few indexed fields, and the length of the message. The frame that refuses a stream has 13 bytes.
+/// Bytes written to the connection for which it may send one call more. The shortest reply with a message has 37 bytes:
+/// the headers of three frames, a few indexed fields, and the length of the message. The frame that refuses a stream has
+/// 13 bytes.
 const BYTES_PER_CALL: u64 = 32;
 
 /// Bytes of a control frame's payload that count as one frame. Usual control frames are shorter. Each long one fills a
@@ -55,8 +60,8 @@ pub(crate) struct Frames {
 impl Frames {
     pub(crate) fn new(now: Instant) -> Frames {
         let header = [0; HEADER];
-        let (control, calls) =
-            (Budget::new(BYTES_PER_FRAME, now), Budget::new(BYTES_PER_CALL, now));
+        let control = Budget::new(PER_SECOND, BYTES_PER_FRAME, now);
+        let calls = Budget::new(CALLS_PER_SECOND, BYTES_PER_CALL, now);
         Frames { header, filled: 0, payload: 0, control, calls }
     }
 
@@ -107,13 +112,14 @@ struct Budget {
     refilled: Instant,
     /// Written bytes that have not been added to the budget.
     written: u64,
+    per_second: u64,
     /// Written bytes for which the connection may send one frame more.
     bytes_each: u64,
 }
 
 impl Budget {
-    fn new(bytes_each: u64, now: Instant) -> Budget {
-        Budget { left: BURST, refilled: now, written: 0, bytes_each }
+    fn new(per_second: u64, bytes_each: u64, now: Instant) -> Budget {
+        Budget { left: BURST, refilled: now, written: 0, per_second, bytes_each }
     }
 
     fn take(&mut self, frames: u64, now: Instant) -> io::Result<()> {
@@ -127,9 +133,9 @@ impl Budget {
 
     /// Adds the frames allowed since the last refill.
     fn refill(&mut self, now: Instant) {
-        let passed = now.saturating_duration_since(self.refilled).as_millis();
+        let passed = now.saturating_duration_since(self.refilled).as_micros();
         let passed = u64::try_from(passed).unwrap_or(u64::MAX);
-        let frames = passed.saturating_mul(PER_SECOND) / 1000;
+        let frames = passed.saturating_mul(self.per_second) / 1_000_000;
         let more = frames.saturating_add(self.written / self.bytes_each);
         self.left = self.left.saturating_add(more).min(BURST);
         (self.refilled, self.written) = (now, 0);
@@ -204,7 +210,7 @@ mod tests {
         let mut long = Frames::new(now);
         let junk = frame(UNKNOWN, 0, 16 << 10);
         assert_eq!((0..1000).take_while(|_| long.read(&junk, now).is_ok()).count(), 78);
-        let mut slow = Budget::new(BYTES_PER_FRAME, now);
+        let mut slow = Budget::new(PER_SECOND, BYTES_PER_FRAME, now);
         slow.left = 0;
         slow.refill(now + Duration::from_millis(100));
         assert_eq!(slow.left, PER_SECOND / 10);
@@ -229,11 +235,17 @@ mod tests {
         let later = now + Duration::from_secs(1);
         let accepted =
             (0..10 * BURST).take_while(|_| is_accepted(&mut flood, later)).count() as u64;
-        assert!((PER_SECOND..2 * PER_SECOND).contains(&accepted), "{accepted}");
+        assert!((CALLS_PER_SECOND..2 * CALLS_PER_SECOND).contains(&accepted), "{accepted}");
         let mut caller = Frames::new(now);
         for _ in 0..10 * BURST {
             caller.written(37);
             caller.read(&begin, now).unwrap();
+        }
+        // Equal errors are as short as refused streams: 5,000 a second are allowed for any time.
+        let mut fails = Frames::new(now);
+        for call in 0..u32::try_from(10 * BURST).unwrap() {
+            fails.written(15);
+            fails.read(&begin, now + Duration::from_micros(200) * call).unwrap();
         }
     }
 }

@@ -9,6 +9,7 @@
 
 use crate::access::identity::{Caller, Role};
 use crate::access::roles::CallKind;
+use crate::overload::bucket::Bucket;
 use crate::overload::call_slots::{CallSlot, CallSlots, Need};
 use crate::overload::memory_accounts::{Accounts, CallerAccount};
 use omega_client::connect::MESSAGE_BYTES_MAX;
@@ -36,6 +37,8 @@ pub struct Limits {
     pub calls_per_second: u32,
     /// Calls that one caller may make at once after a pause.
     pub calls_burst: u32,
+    /// Sustained number of tasks per second that one caller's changes of jobs may begin and end.
+    pub task_changes_per_second: u32,
     /// Concurrent connections.
     pub connections: u32,
     /// Concurrent connections of one address.
@@ -97,6 +100,8 @@ impl Default for Limits {
             streams_each: 256,
             calls_per_second: 5_000,
             calls_burst: 10_000,
+            // A replica applies some two million changes of tasks a second, and schedulers have to follow.
+            task_changes_per_second: 250_000,
             connections: 512,
             connections_each: 64,
             // Further calls of a connection wait in the client, where a call whose deadline passes costs the server
@@ -127,7 +132,7 @@ impl Limits {
 }
 
 /// Number of tracked callers above which idle callers with a refilled burst are dropped.
-const CALLERS_MAX: usize = 4096;
+pub(crate) const CALLERS_MAX: usize = 4096;
 
 /// Retry delay for a caller that got no slot: several times the duration of most calls.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -316,63 +321,15 @@ impl CallLimits {
     }
 }
 
-fn full(why: &str, pause: Duration) -> ApiError {
+/// The error of a call beyond a limit, with the time after which it may be tried again.
+pub(crate) fn full(why: &str, pause: Duration) -> ApiError {
     let message = format!("nothing was done: {why}; try again in {} ms", pause.as_millis());
     ApiError::new(ErrorCode::Limit, message).retry_after(pause)
-}
-
-/// A token bucket. Tokens are nanoseconds, so that nothing is lost to rounding.
-#[derive(Debug)]
-struct Bucket {
-    /// Time at which the bucket was or will be empty. The bucket has a token for each nanosecond since then, at most
-    /// `burst`.
-    empty_at: Instant,
-    /// Cost of one call, as the time to refill it.
-    cost: Duration,
-    /// Capacity of the bucket, as the time to fill it.
-    burst: Duration,
-}
-
-impl Bucket {
-    fn new(per_second: u32, burst: u32, now: Instant) -> Bucket {
-        let cost = Duration::from_secs(1) / per_second.max(1);
-        let burst = cost * burst.max(1);
-        Bucket { empty_at: now.checked_sub(burst).unwrap_or(now), cost, burst }
-    }
-
-    fn is_full(&self, now: Instant) -> bool {
-        now.saturating_duration_since(self.empty_at) >= self.burst
-    }
-
-    /// Takes a token, or returns the time until one is available. Vital calls may overdraw the bucket by a quarter of
-    /// the burst.
-    fn take(&mut self, need: Need, now: Instant) -> Result<(), Duration> {
-        if let Some(oldest) = now.checked_sub(self.burst) {
-            self.empty_at = self.empty_at.max(oldest);
-        }
-        let next = self.empty_at + self.cost;
-        let latest = match need {
-            Need::Usual => now,
-            Need::Vital => now + self.burst / 4,
-        };
-        if next <= latest {
-            self.empty_at = next;
-            Ok(())
-        } else {
-            Err(next - latest)
-        }
-    }
-
-    /// Time from which a quarter of the burst is available; `None` if it is available now.
-    fn spare_at(&self, now: Instant) -> Option<Instant> {
-        Some(self.empty_at + self.burst / 4).filter(|at| *at > now)
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
     fn small() -> Limits {
         Limits {
@@ -428,24 +385,6 @@ mod tests {
     }
 
     #[test]
-    fn whoever_calls_too_often_is_held_back_before_he_is_refused() {
-        let now = Instant::now() + Duration::from_secs(3600);
-        let mut bucket = Bucket::new(10, 40, now);
-        for _ in 0..30 {
-            bucket.take(Need::Usual, now).unwrap();
-        }
-        assert_eq!(bucket.spare_at(now), None);
-        for left in (0..10).rev() {
-            bucket.take(Need::Usual, now).unwrap();
-            let until = now + Duration::from_millis(100) * (10 - left);
-            assert_eq!(bucket.spare_at(now), Some(until), "{left} left");
-        }
-        assert!(bucket.take(Need::Usual, now).is_err());
-        let vital = (0..20).take_while(|_| bucket.take(Need::Vital, now).is_ok());
-        assert_eq!(vital.count(), 10);
-    }
-
-    #[test]
     fn callers_who_come_and_go_are_forgotten() {
         let call_limits = CallLimits::new(small());
         let mut now = Instant::now();
@@ -454,38 +393,5 @@ mod tests {
             call_limits.count_call(&reader(&i.to_string()), Need::Usual, now).unwrap();
         }
         assert!(call_limits.callers.lock().len() <= CALLERS_MAX);
-    }
-
-    proptest! {
-        /// In any interval, a caller makes at most the calls that its rate allows, plus one burst.
-        #[test]
-        fn nobody_gets_more_than_the_rate(
-            per_second in 1..500_u32,
-            burst in 1..50_u32,
-            gaps_us in proptest::collection::vec(0..200_000_u64, 1..200),
-        ) {
-            let begin = Instant::now() + Duration::from_secs(3600);
-            let mut bucket = Bucket::new(per_second, burst, begin);
-            let mut now = begin;
-            let mut taken: Vec<Instant> = Vec::new();
-            for gap in gaps_us {
-                now += Duration::from_micros(gap);
-                match bucket.take(Need::Usual, now) {
-                    Ok(()) => taken.push(now),
-                    Err(pause) => {
-                        let mut later = Bucket { ..bucket };
-                        prop_assert!(later.take(Need::Usual, now + pause).is_ok(), "it said how long");
-                        bucket = Bucket { ..bucket };
-                    }
-                }
-            }
-            for (i, from) in taken.iter().enumerate() {
-                for (j, to) in taken.iter().enumerate().skip(i) {
-                    let allowed = (*to - *from).as_nanos() / bucket.cost.as_nanos()
-                        + u128::from(burst) + 1;
-                    prop_assert!((j - i + 1) as u128 <= allowed);
-                }
-            }
-        }
     }
 }

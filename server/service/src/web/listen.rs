@@ -2,6 +2,7 @@
 //!
 //! Headers must be short and arrive within five seconds (`Limits::handshake`). Request bodies are not read.
 
+use super::probes::Pace;
 use crate::access::identity::Caller;
 use crate::connection::{Connection, ListenerSecurity, Visitor, incoming_http1};
 use crate::overload::limits::{HEADER_BYTES_MIN, Limits};
@@ -62,8 +63,10 @@ async fn serve_connection(
     mut ended: watch::Receiver<bool>,
 ) {
     let Visitor { caller, usage } = connection.visitor();
+    let pace = Pace::new();
     let service = tower::service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(caller.clone());
+        request.extensions_mut().insert(pace.clone());
         respond(routes.clone(), request, usage.begin())
     });
     let mut builder = http1::Builder::new();

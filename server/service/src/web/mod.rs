@@ -96,6 +96,11 @@ pub async fn serve_web(
 }
 
 fn routes(shown: Shown) -> Router {
+    // Routes that need no certificate.
+    let health = Router::new()
+        .route("/healthz", get(probes::healthy))
+        .route("/readyz", get(probes::ready))
+        .layer(axum::middleware::from_fn(probes::paced));
     Router::new()
         .route("/metrics", get(probes::metrics))
         .route("/api/v1/cell", get(cell::cell))
@@ -111,9 +116,7 @@ fn routes(shown: Shown) -> Router {
         .merge(assets::routes())
         .fallback(response::nothing_here)
         .layer(axum::middleware::from_fn_with_state(shown.clone(), guard::admit))
-        // Routes that need no certificate.
-        .route("/healthz", get(probes::healthy))
-        .route("/readyz", get(probes::ready))
+        .merge(health)
         .layer(axum::middleware::from_fn_with_state(shown.is_local, guard::protect))
         .with_state(shown)
 }

@@ -2,6 +2,7 @@
 
 use super::guard;
 use super::listen;
+use super::probes;
 use crate::connection::ListenerSecurity;
 use crate::observe::openmetrics::CONTENT_TYPE;
 use crate::overload::limits::Limits;
@@ -32,6 +33,7 @@ pub async fn serve_metrics(
     let routes = Router::new()
         .route("/metrics", get(metrics))
         .route("/healthz", get(async || "ok\n"))
+        .layer(axum::middleware::from_fn(probes::paced))
         .layer(axum::middleware::from_fn_with_state(is_local, guard::protect))
         .with_state(text);
     let entry =

@@ -2,9 +2,13 @@
 
 use super::Shown;
 use crate::observe::openmetrics::CONTENT_TYPE;
-use axum::extract::State;
+use crate::overload::bucket::Bucket;
+use crate::overload::call_slots::Need;
+use axum::extract::{Request, State};
 use axum::http::{StatusCode, header};
+use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
@@ -14,6 +18,36 @@ const READY_MAX: Duration = Duration::from_secs(1);
 
 /// Time for which requests share an answer about the leader. It bounds the work, because everyone may ask.
 const SHARED_FOR: Duration = Duration::from_millis(100);
+
+/// Health checks per second on one connection, and at once after a pause. Further ones wait, because everyone may ask.
+const CHECKS_PER_SECOND: u32 = 20;
+
+/// Pace of the health checks on one connection. Clones share it.
+#[derive(Clone, Debug)]
+pub(super) struct Pace(Arc<parking_lot::Mutex<Bucket>>);
+
+impl Pace {
+    pub(super) fn new() -> Pace {
+        let bucket = Bucket::new(CHECKS_PER_SECOND, CHECKS_PER_SECOND, Instant::now().into_std());
+        Pace(Arc::new(parking_lot::Mutex::new(bucket)))
+    }
+
+    /// Waits until the next health check may be answered.
+    async fn wait(&self) {
+        let take = || self.0.lock().take(Need::Usual, Instant::now().into_std());
+        while let Err(pause) = take() {
+            tokio::time::sleep(pause).await;
+        }
+    }
+}
+
+/// Answers a request when the pace of its connection allows it.
+pub(super) async fn paced(request: Request, next: Next) -> Response {
+    if let Some(pace) = request.extensions().get::<Pace>().cloned() {
+        pace.wait().await;
+    }
+    next.run(request).await
+}
 
 /// The latest answer about the leader, with the time at which it came.
 #[derive(Debug, Default)]
@@ -107,6 +141,16 @@ mod tests {
         assert_eq!(calls.load(Ordering::Relaxed), 1);
         assert!(!latest.is_ready(Duration::ZERO, check(false)).await, "the answer is old");
         assert_eq!(calls.load(Ordering::Relaxed), 2);
+    }
+
+    #[tokio::test]
+    async fn health_checks_of_a_connection_wait_for_their_turn() {
+        let (pace, begin) = (Pace::new(), Instant::now());
+        for _ in 0..CHECKS_PER_SECOND + 5 {
+            pace.clone().wait().await;
+        }
+        // The first checks are answered at once.
+        assert!(begin.elapsed() >= Duration::from_secs(5) / CHECKS_PER_SECOND);
     }
 
     #[test]

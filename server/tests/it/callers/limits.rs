@@ -1,6 +1,7 @@
 //! Limits that an operator sets: their effects, and the documentation page, which must list exactly the existing
 //! limits.
 
+use crate::kit::callers::Guarded;
 use crate::kit::calls::describe;
 use crate::kit::cell::{Process, ports, serve};
 use crate::kit::process::{CommandOutput, folder, run_omega, workspace_file};
@@ -9,6 +10,7 @@ use omega_client::proto;
 use omega_client::proto::cell_service_client::CellServiceClient;
 use omega_client::proto::job_service_client::JobServiceClient;
 use omega_client::{ApiError, ErrorCode};
+use omega_core::{Amounts, Job, TaskGroup};
 use std::io::{ErrorKind, Read};
 use std::net::TcpStream;
 use std::time::Duration;
@@ -156,6 +158,43 @@ fn a_tenant_has_no_more_bytes_than_its_bound() {
     refused(&submit("two-again", ""));
     taken("job delete one");
     taken(&submit("three", ""));
+}
+
+#[test]
+fn a_caller_whose_last_change_was_large_must_wait_before_the_next() {
+    let cell = Guarded::start_with(&["--limit-task-changes-per-second=1"]);
+    let mut own = JobServiceClient::new(cell.of("submitter-bob"));
+    let mut operator = JobServiceClient::new(cell.of("operator-ann"));
+    let job = |name: &str, count| {
+        let mut job = Job::service(name, TaskGroup::new(count, Amounts::new([1])));
+        job.tenant = "own".into();
+        proto::Job::from(&job)
+    };
+    let named = || proto::JobRef { job: Some(proto::job_ref::Job::Name("large".to_owned())) };
+    let submit = |name, count| proto::SubmitJobRequest { job: Some(job(name, count)) };
+    cell.runtime.block_on(async {
+        let first = own.submit_job(submit("large", 1_000_000)).await.unwrap().into_inner();
+        let resize =
+            proto::ResizeGroupRequest { job: Some(named()), group: String::new(), count: 1 };
+        let update = proto::UpdateJobRequest { job: Some(job("large", 2)), ..Default::default() };
+        let refused = [
+            own.submit_job(submit("more", 1)).await.unwrap_err(),
+            own.resize_group(resize.clone()).await.unwrap_err(),
+            own.update_job(update).await.unwrap_err(),
+            own.kill_job(proto::KillJobRequest { job: Some(named()) }).await.unwrap_err(),
+            own.delete_job(proto::DeleteJobRequest { job: Some(named()) }).await.unwrap_err(),
+        ];
+        for status in refused {
+            let error = ApiError::from(status);
+            assert_eq!(error.code, ErrorCode::Limit, "{error}");
+            assert!(error.message.contains("begin and end more than 1 tasks"), "{error}");
+            assert!(error.retry_after.is_some_and(|pause| pause > Duration::from_secs(900_000)));
+        }
+        let again = own.submit_job(submit("large", 1_000_000)).await.unwrap().into_inner();
+        assert_eq!(again.id, first.id, "it changes nothing");
+        operator.resize_group(resize).await.unwrap();
+        operator.kill_job(proto::KillJobRequest { job: Some(named()) }).await.unwrap();
+    });
 }
 
 #[test]
