@@ -16,6 +16,7 @@ use crate::state::job_record::{JobRecord, tally};
 use crate::state::machines::claimable;
 use crate::state::map::FastMap;
 use omega_core::{JobId, MachineId, TaskId, Version};
+use std::collections::HashSet;
 
 /// Sums that the audit recounts.
 struct Recount {
@@ -92,12 +93,20 @@ impl Cell {
             counts: FastMap::default(),
             policies: self.policies.uncounted(),
         };
+        let ended: HashSet<JobId> = self.ended.iter().map(|(id, _)| *id).collect();
         for (id, job) in self.jobs.iter() {
             let placed = job.tasks.iter().filter(|task| task.state.machine().is_some()).count();
             let alive = job.tasks.iter().filter(|task| !task.state.ended()).count();
             let is_right = (placed, alive) == (job.placed as usize, job.alive as usize);
             if !is_right || job.tally != tally(&job.tasks) {
                 return Err(AuditError::JobCounts(id));
+            }
+            let is_listed = ended.contains(&id);
+            if is_listed && job.scaled_to_zero
+                || (is_listed || job.scaled_to_zero) != (alive == 0)
+                || job.scaled_to_zero && !job.may_be_scaled_to_zero()
+            {
+                return Err(AuditError::Ended(id));
             }
             let listed = self.policies.gangs.is_waiting(id);
             if !job.gang_wait_is_right(self.now_ms) || listed != job.gang_wait.is_some() {

@@ -42,6 +42,9 @@ pub enum AuditError {
     /// The job's numbers of tasks differ from a recount.
     #[error("job {0}: its numbers of placed and unfinished tasks differ from a recount")]
     JobCounts(JobId),
+    /// A job without unfinished tasks is recorded neither as ended nor as scaled to zero, or as both; or another job is.
+    #[error("job {0} is wrongly recorded as ended or as scaled to zero, or is not recorded")]
+    Ended(JobId),
     /// A job is wrongly recorded as a gang that waits for more tasks, or such a gang is not recorded.
     #[error("job {0}: the record of whether its gang waits for more tasks differs from a recount")]
     GangWait(JobId),

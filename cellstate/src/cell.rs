@@ -30,7 +30,7 @@ use crate::rules::{Domain, TrackerId};
 use crate::snapshot::Capture;
 use crate::state::allocation_overrides::Values;
 use crate::state::ended_jobs::EndedJobs;
-use crate::state::job_record::{JobRecord, OwnerId, TaskRun};
+use crate::state::job_record::{JobRecord, OwnerId, TaskRun, WithoutTasks};
 use crate::state::jobs::Jobs;
 use crate::state::machines::{Machines, Part};
 use crate::state::missed_deadline::DeadlineCounts;
@@ -170,8 +170,12 @@ impl Cell {
             Command::RemoveMachine { id } => self.remove_machine(id),
             Command::ReportLoad { id, load } => self.report_load(id, load),
             Command::SubmitJob(job) => self.submit_job(job),
-            Command::ResizeGroup { job, group, count } => self.resize_group(job, &group, count),
-            Command::ScaleGroup { job, group, count } => self.scale_group(job, &group, count),
+            Command::ResizeGroup { job, group, count } => {
+                self.resize_group(job, &group, count, WithoutTasks::Ends)
+            }
+            Command::ScaleGroup { job, group, count } => {
+                self.resize_group(job, &group, count, WithoutTasks::Stays)
+            }
             Command::KillJob { job } => self.kill_job(job),
             Command::DeleteJob { job } => self.delete_job(job),
             Command::UpdateJob { job, version, spec } => self.update_job(job, version, spec),

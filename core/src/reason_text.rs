@@ -65,7 +65,7 @@ impl Reason {
             Reason::OthersConflict => "another item of the transaction conflicts",
             Reason::RuntimeAffinityNeeded => "a task there depends on it",
             Reason::SameBand => "tasks of the same precedence band do not evict each other",
-            Reason::TasksPerMachine => "machine has its maximum of tasks, of the tenant or in all",
+            Reason::TasksPerMachine => "maximum number of tasks on the machine",
             Reason::EvictionsCapped => "the cell's eviction limit is used up for now",
             Reason::Reserved => "reserved for other tenants",
         };

@@ -1,7 +1,7 @@
 //! Commands about jobs and reports about their tasks.
 
 use crate::cell::{Cell, Change};
-use crate::commands::bounds::check_new_levels;
+use crate::commands::bounds::{at_most, check_new_levels};
 use crate::commands::validate::{self, GroupCounts};
 use crate::fit::Grant;
 use crate::history::{Event, EventKind, TASKS_NOTED_MAX};
@@ -15,7 +15,7 @@ use crate::state::devices::Devices;
 use crate::state::job_record::{GroupRecord, JobRecord, TaskRecord, TaskRun};
 use crate::state::machines::FREE_MIN;
 use crate::state::task_counts::TaskTally;
-use omega_core::limits::JOBS_MAX;
+use omega_core::limits::{JOBS_MAX, TASKS_PER_MACHINE_MAX};
 use omega_core::{
     DeviceSet, Job, JobId, MachineId, NodeCores, Outcome, Rejection, RunEnd, TaskId, TaskReport,
     TaskState,
@@ -290,9 +290,10 @@ impl Cell {
         if task.state != TaskState::Pending {
             return Err(Rejection::TaskNotPending(id));
         }
-        if self.machines.get(machine).is_none() {
+        let Some(row) = self.machines.get(machine) else {
             return Err(Rejection::UnknownMachine(machine));
-        }
+        };
+        at_most("tasks on a machine", row.tasks.len() + 1, TASKS_PER_MACHINE_MAX)?;
         let owner = job.owner;
         if !self.can_count(job, task, machine.row()) {
             let (what, max) =

@@ -13,40 +13,13 @@ use crate::cell::{Cell, Change};
 use crate::commands::bounds::check_new_levels;
 use crate::commands::shrink_order::shrink_order;
 use crate::history::{Event, EventKind};
-use crate::state::job_record::{JobRecord, TASK_BYTES, TaskRecord};
+use crate::state::job_record::{JobRecord, TASK_BYTES, TaskRecord, WithoutTasks};
 use omega_core::limits::TASKS_PER_JOB_MAX;
 use omega_core::{JobId, Outcome, Rejection, Text};
 use std::sync::Arc;
 
-/// Treatment of a service of which a resize leaves no tasks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum WithoutTasks {
-    /// It has ended.
-    Ends,
-    /// It is scaled to zero, and a later resize can give it tasks again.
-    Stays,
-}
-
 impl Cell {
     pub(crate) fn resize_group(
-        &mut self,
-        id: JobId,
-        name: &Text,
-        count: u32,
-    ) -> Result<Outcome, Rejection> {
-        self.change_count(id, name, count, WithoutTasks::Ends)
-    }
-
-    pub(crate) fn scale_group(
-        &mut self,
-        id: JobId,
-        name: &Text,
-        count: u32,
-    ) -> Result<Outcome, Rejection> {
-        self.change_count(id, name, count, WithoutTasks::Stays)
-    }
-
-    fn change_count(
         &mut self,
         id: JobId,
         name: &Text,
@@ -142,6 +115,9 @@ impl Cell {
             return;
         }
         job.scaled_to_zero = true;
+        // In the middle of an update, the groups of older versions still had counts.
+        let groups = &mut Arc::make_mut(&mut job.spec).groups;
+        groups.iter_mut().filter(|group| group.count > 0).for_each(|group| group.count = 0);
         let owner = job.owner;
         self.release_groups(id);
         self.log.push(Change::Job(id, owner));
@@ -233,6 +209,20 @@ mod tests {
         cell = restored(&cell);
         expire(&mut cell);
         cell.audit().unwrap();
+    }
+
+    #[test]
+    fn a_service_is_scaled_to_zero_in_the_middle_of_an_update() {
+        let (mut cell, job) = cell();
+        let spec = Job::service("web", TaskGroup::new(2, Amounts::new([2])));
+        cell.apply(Command::UpdateJob { job, version: None, spec }).unwrap();
+        assert_eq!(cell.job(job).unwrap().task_count(), 2, "only the old group has tasks");
+        scale(&mut cell, job, 0);
+        assert_eq!(cell.job(job).unwrap().task_count(), 0);
+        scale(&mut cell, job, 3);
+        let groups = &cell.job(job).unwrap().groups;
+        assert_eq!(groups.iter().map(|group| group.count).collect::<Vec<_>>(), [0, 3]);
+        restored(&cell);
     }
 
     #[test]

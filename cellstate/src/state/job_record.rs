@@ -55,6 +55,15 @@ pub struct JobRecord {
     pub ports: TaskPorts,
 }
 
+/// Treatment of a service of which a resize leaves no tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WithoutTasks {
+    /// It has ended.
+    Ends,
+    /// It is scaled to zero, and a later resize can give it tasks again.
+    Stays,
+}
+
 /// The number that the cell gave to a scheduler's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OwnerId(pub u32);

@@ -46,7 +46,7 @@ fn as_many_are_placed_on_each_machine_as_may_be_and_the_others_wait_for_one() {
     assert!(diagnosis.removed.contains(&("tasks_per_machine", 2)), "{:?}", diagnosis.removed);
     let kinds = cell.read(|cell| cell.kinds().clone());
     let obstacle = describe_obstacle(&diagnosis.nearest[0].obstacles[0], &kinds);
-    assert_eq!(obstacle, "machine has its maximum of tasks, of the tenant or in all");
+    assert_eq!(obstacle, "maximum number of tasks on the machine");
 
     report(&cell, task(first, 0), TaskReport::Finished);
     run(&mut scheduler, &cell, 2 * LONG + 1);
@@ -130,7 +130,7 @@ fn tasks_that_request_nothing_do_not_all_go_to_one_machine() {
     let diagnosis = scheduler.diagnose(many, 0).unwrap();
     let kinds = cell.read(|cell| cell.kinds().clone());
     let obstacle = describe_obstacle(&diagnosis.nearest[0].obstacles[0], &kinds);
-    assert_eq!(obstacle, "machine has its maximum of tasks, of the tenant or in all");
+    assert_eq!(obstacle, "maximum number of tasks on the machine");
     run(&mut scheduler, &cell, 2 * LONG);
     assert_eq!(placed(&cell, many), 2 * TASKS_PER_MACHINE_MAX);
 
@@ -174,15 +174,16 @@ fn tasks_that_request_nothing_do_not_all_go_to_one_machine() {
 #[test]
 fn a_cell_refuses_a_claim_on_a_machine_with_the_maximum_of_tasks() {
     let cell = cell(&[8]);
-    let many = submit(&cell, red("many", TASKS_PER_MACHINE_MAX as u32 + 1));
+    let max = TASKS_PER_MACHINE_MAX as u32;
+    let many = submit(&cell, red("many", max + 1));
     let (scheduler, number) = cell.register("racing".into()).unwrap();
     let mut view = View::new(scheduler, number);
     view.sync(&cell).unwrap();
     let spec = cell.read(|cell| cell.job(many).unwrap().clone());
     let group = view.compile(many, &spec, 0);
     let mut conflicts = Vec::new();
-    for first in (0..=TASKS_PER_MACHINE_MAX as u32).step_by(1000) {
-        for index in (first..first + 1000).take_while(|i| *i <= TASKS_PER_MACHINE_MAX as u32) {
+    for first in (0..=max).step_by(1000) {
+        for index in (first..first + 1000).take_while(|i| *i <= max) {
             view.claim(task(many, index), view.machine_id(0), group).unwrap();
         }
         // The view is not synced, like that of a scheduler whose syncs are slow.
@@ -190,4 +191,7 @@ fn a_cell_refuses_a_claim_on_a_machine_with_the_maximum_of_tasks() {
     }
     let reasons: Vec<Reason> = conflicts.iter().map(|conflict| conflict.reason).collect();
     assert_eq!(reasons, [Reason::TasksPerMachine]);
+    let (task, machine) = (task(many, max), view.machine_id(0));
+    let adopted = cell.apply(Command::AdoptTask { task, machine });
+    assert!(matches!(adopted, Err(Rejection::TooMany { .. })), "{adopted:?}");
 }

@@ -144,6 +144,10 @@ impl Reference {
         let is_service = job.spec.kind == JobKind::Service && job.spec.gang_min.is_none();
         let is_empty = job.alive() == 0 && job.target().task_count() == 0;
         job.scaled_to_zero = stays && is_service && is_empty;
+        if job.scaled_to_zero {
+            let groups = &mut Arc::make_mut(&mut job.spec).groups;
+            groups.iter_mut().for_each(|group| group.count = 0);
+        }
         self.raise(&left);
         self.note_if_over(id);
         Ok(self.done())

@@ -295,7 +295,7 @@ impl JobsWatch {
 
     fn has_ended(&self, cell: &Cell) -> bool {
         match self.watched {
-            WatchedJobs::One(id) => !cell.is_alive(id),
+            WatchedJobs::One(id) => !cell.is_alive(id) && !cell.is_scaled_to_zero(id),
             WatchedJobs::Prefix(_) => false,
         }
     }

@@ -257,14 +257,16 @@ impl OpenJob {
                     return None;
                 }
             },
-            // The rollback of an ended service starts all its tasks.
-            Next::Rollback { version, spec } if host.read(|cell| !cell.is_alive(id)) => {
-                let adds = TenantUse::described(&spec, spec.task_count());
+            // An update of an ended service starts all its tasks.
+            Next::Start { ref spec, .. } | Next::Rollback { ref spec, .. }
+                if host.read(|cell| !cell.is_alive(id)) =>
+            {
+                let adds = TenantUse::described(spec, spec.task_count());
                 let Ok(admitted) = bound.admit(host, &spec.tenant, adds) else {
                     self.not_before = Some(Instant::now() + REFUSED_FOR);
                     return None;
                 };
-                (Next::Rollback { version, spec }, Size::default(), Some(admitted))
+                (next, Size::default(), Some(admitted))
             }
             next => (next, Size::default(), None),
         };
@@ -278,7 +280,7 @@ fn command(job: JobId, next: Next) -> Option<Command> {
         Next::Settled | Next::Wait | Next::Stopped => None,
         Next::Roll(step) => Some(Command::RollJob { job, step }),
         Next::Ended { version, result } => Some(Command::EndUpdate { job, version, result }),
-        Next::Rollback { version, spec } => {
+        Next::Start { version, spec } | Next::Rollback { version, spec } => {
             let spec = Job::clone(&spec);
             Some(Command::UpdateJob { job, version: Some(version), spec })
         }

@@ -16,7 +16,7 @@ use omega_client::rollback::{self, KnownVersion};
 use omega_core::limits::TRANSACTION_ITEMS_MAX;
 use omega_core::{
     GroupGrowth, Job, JobId, JobKind, Machine, MachineId, OnFailure, RollStep, Taint, TaintEffect,
-    TaskGroup, TaskState, Text, UpdateResult, UpdateRules,
+    TaskGroup, TaskId, TaskState, Text, UpdateResult, UpdateRules,
 };
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -46,6 +46,13 @@ pub(super) enum Next {
     },
     /// Tasks of the job are to be changed.
     Roll(RollStep),
+    /// The job ended before the update added a task, and is to run in its newest version.
+    Start {
+        /// The newest version.
+        version: u32,
+        /// Description of the newest version.
+        spec: Arc<Job>,
+    },
     /// The update has failed, and the job is to go back to this description.
     Rollback {
         /// The version that failed.
@@ -73,6 +80,10 @@ pub(super) fn next(cell: &Cell, id: JobId, progress: &mut Progress, now_ms: u64)
     }
     let living = living(cell, id);
     let has_ended = living.is_empty();
+    // An update has its result only when tasks of its version run.
+    if cell.is_scaled_to_zero(id) {
+        return Next::Settled;
+    }
     // A job that its users have ended stays so. If it was killed during an update, the update has failed.
     if has_ended && (target.task_count() == 0 || cell.job_was_killed(id)) {
         let latest = cell.job_versions(id).last();
@@ -85,6 +96,9 @@ pub(super) fn next(cell: &Cell, id: JobId, progress: &mut Progress, now_ms: u64)
     let plan = Plan::new((cell, id), target, living, now_ms);
     let result = plan.update.map_or(Some(UpdateResult::Complete), |update| update.result);
     match result {
+        None if has_ended && !plan.has_added() => {
+            return Next::Start { version, spec: target.clone() };
+        }
         None if has_ended || plan.has_failed() => {
             return Next::Ended { version, result: UpdateResult::Failed };
         }
@@ -285,14 +299,21 @@ impl<'c> Plan<'c> {
         })
     }
 
-    /// Whether a task that was added by the update has failed or ended.
-    fn has_failed(&self) -> bool {
+    /// The tasks that were added by the update.
+    fn added(&self) -> impl Iterator<Item = (TaskId, TaskState)> {
         let first = self.update.map_or(0, |update| update.first_task);
         let positions = self.positions();
-        self.cell.tasks_from(self.id, first).any(|(id, state)| {
-            let is_new = self.cell.task_group(id).is_some_and(|group| positions.contains(&group));
-            is_new && (is_over(state) || self.cell.task_failures(id) > 0)
-        })
+        let is_new = move |id| self.cell.task_group(id).is_some_and(|at| positions.contains(&at));
+        self.cell.tasks_from(self.id, first).filter(move |(id, _)| is_new(*id))
+    }
+
+    fn has_added(&self) -> bool {
+        self.added().next().is_some()
+    }
+
+    /// Whether a task that was added by the update has failed or ended.
+    fn has_failed(&self) -> bool {
+        self.added().any(|(id, state)| is_over(state) || self.cell.task_failures(id) > 0)
     }
 
     /// Positions of the version's groups in the job.

@@ -123,7 +123,8 @@ impl World {
             self.place(round);
             self.start();
             match next {
-                Next::Roll(_) | Next::Rollback { .. } | Next::Ended { .. } => {}
+                Next::Roll(_) | Next::Start { .. } | Next::Rollback { .. } | Next::Ended { .. } => {
+                }
                 next if before == self.cell.version() && round > 100 => return next,
                 _ => {}
             }

@@ -295,6 +295,23 @@ fn a_job_that_has_failed_once_leaves_an_evacuated_machine() {
 }
 
 #[test]
+fn an_update_that_is_scaled_to_zero_goes_on_when_there_are_tasks_again() {
+    let mut world = World::new(Job::service("web", group(3, "one")));
+    world.settle();
+    world.update(|job| job.groups[0] = group(3, "two").into());
+    let (job, name) = (world.id, world.cell.job(world.id).unwrap().groups[0].name.clone());
+    let scale = |count| Command::ScaleGroup { job, group: name.clone(), count };
+    world.apply(scale(0));
+    assert_eq!((world.settle(), world.result()), (Next::Settled, None));
+    world.apply(scale(3));
+    assert_eq!(world.settle(), Next::Settled);
+    assert_eq!(
+        (world.programs(), world.result()),
+        (vec!["two".to_owned(); 3], Some(UpdateResult::Complete))
+    );
+}
+
+#[test]
 fn failures_before_an_ended_service_ran_again_do_not_count() {
     let mut world = World::new(Job::service("web", group(3, "one")));
     world.settle();
@@ -355,6 +372,39 @@ fn an_update_that_ends_all_tasks_is_rolled_back_or_fails() {
             (programs.iter().map(|one| one.to_string()).collect(), Some(result))
         );
     }
+}
+
+#[test]
+fn an_update_runs_although_all_tasks_failed_before_its_first_step() {
+    for on_failure in [OnFailure::Rollback, OnFailure::Stop] {
+        let rules = UpdateRules { on_failure, ..UpdateRules::default() };
+        let job = Job { update: Some(rules), ..Job::service("web", group(1, "one")) };
+        let mut world = World::new(job);
+        world.settle();
+        world.update(|job| job.groups[0].run = Some(Arc::new(Run::new("two"))));
+        world.fail();
+        assert!(!world.cell.is_alive(world.id));
+        assert_eq!(world.settle(), Next::Settled);
+        assert_eq!(
+            (world.programs(), world.result()),
+            (vec!["two".to_owned()], Some(UpdateResult::Complete))
+        );
+    }
+}
+
+#[test]
+fn a_rollback_runs_although_all_tasks_failed_before_its_first_step() {
+    let rules = UpdateRules { on_failure: OnFailure::Rollback, ..UpdateRules::default() };
+    let job = Job { update: Some(rules), ..Job::service("web", group(2, "one")) };
+    let mut world = World { bad: "two", ..World::new(job) };
+    world.settle();
+    world.update(|job| job.groups[0].run = Some(Arc::new(Run::new("two"))));
+    let (job, name) = (world.id, world.cell.job(world.id).unwrap().groups[0].name.clone());
+    for count in [0, 2] {
+        world.apply(Command::ScaleGroup { job, group: name.clone(), count });
+    }
+    assert_eq!(world.settle(), Next::Settled);
+    assert_eq!(world.programs(), ["one"; 2]);
 }
 
 #[test]

@@ -223,6 +223,9 @@ fn failure(caller: &Caller, job: &Job, status: &proto::JobStatus) -> Option<Stri
             job.name
         ));
     }
+    if status.scaled_to_zero {
+        return Some("the job was scaled to zero".to_owned());
+    }
     if is_over {
         return Some("the job has ended".to_owned());
     }

@@ -180,7 +180,13 @@ web   service  t        default        3        3       0        0      0
 
 #[test]
 fn a_service_is_scaled_to_zero_and_back() {
-    let cell = Served::new(&[]);
+    let file = |head: &str| {
+        format!(
+            "name = \"web\"\nkind = \"service\"\n{head}[[group]]\ncount = 4\nrequest = {{ cpu = 1 }}\n"
+        )
+    };
+    let (web, other) = (file(""), file("precedence = 7\n"));
+    let cell = Served::new(&[("web.toml", &web), ("other.toml", &other)]);
     cell.ok("job submit web --service --count 2 --cpu 1");
     cell.ok("policy set --ttl-after-finished 0s");
     let told = cell.ok("job scale web 0");
@@ -195,6 +201,12 @@ fn a_service_is_scaled_to_zero_and_back() {
     assert_eq!(cell.ok("job scale web 3"), "job web is resized from 0 to 3 tasks\n");
     let web = cell.json("job get web");
     assert_eq!((&web["tasks"]["pending"], &web["scaled_to_zero"]), (&3.into(), &false.into()));
+    cell.ok("job scale web 0");
+    assert!(cell.fails(1, "job apply -f other.toml").contains("cannot change"));
+    cell.ok("job apply -f web.toml --dry-run");
+    cell.ok("job apply -f web.toml");
+    let web = cell.json("job get web");
+    assert_eq!((&web["tasks"]["pending"], &web["version"]), (&4.into(), &1.into()));
     cell.ok("job scale web 0");
     assert_eq!(cell.ok("job kill web"), "job web is killed\n");
     cell.ok("job submit once --count 1 --cpu 1");

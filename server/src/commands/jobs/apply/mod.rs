@@ -7,7 +7,7 @@ pub(in crate::commands) use difference::Difference;
 use crate::commands::call::Caller;
 use crate::commands::files::job_file::JobsFile;
 use crate::commands::files::lines::with_line;
-use crate::commands::jobs::named_job::{by_id, by_name, find, lives, target, unreplaced};
+use crate::commands::jobs::named_job::{by_id, by_name, find, has_ended, target, unreplaced};
 use crate::commands::jobs::resize::failures;
 use crate::commands::jobs::submission;
 use crate::commands::jobs::wait::{Awaited, WaitArgs};
@@ -125,7 +125,8 @@ fn apply(
     let restarts = existing.as_ref().is_some_and(|existing| existing.is_ended_service(job));
     if dry_run || restarts {
         let target = existing.as_ref().map(|existing| &existing.target);
-        check(kinds, target.filter(|_| !restarts), job)?;
+        // A cell would not accept a new job without tasks, such as the target of a service at zero.
+        check(kinds, target.filter(|target| !restarts && target.task_count() > 0), job)?;
     }
     let difference = Difference::of(kinds, existing.as_ref().map(|existing| &existing.target), job);
     let failed = existing.as_ref().map_or(0, |existing| existing.failed);
@@ -193,7 +194,7 @@ fn existing_job(caller: &Caller, name: &str) -> Result<Option<ExistingJob>, Comm
         }
         response => response?,
     };
-    let (has_ended, failed) = (!lives(&response), unreplaced(&response));
+    let (has_ended, failed) = (has_ended(&response), unreplaced(&response));
     let (id, target, version) = (response.id, target(&response)?, response.version);
     Ok(Some(ExistingJob { id, target, version, has_ended, failed }))
 }
