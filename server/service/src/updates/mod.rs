@@ -14,6 +14,8 @@
 //! memory: a new leader measures `min_healthy_ms` from the start of its leadership.
 
 mod admission;
+#[cfg(test)]
+mod ended_tests;
 mod evacuate;
 mod plan;
 #[cfg(test)]

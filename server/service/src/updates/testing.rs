@@ -4,8 +4,8 @@ use super::command;
 use super::plan::{Next, Progress, next};
 use omega_cellstate::Cell;
 use omega_core::{
-    Amounts, Command, Job, JobId, Kinds, Machine, MachineId, Outcome, Run, Taint, TaintEffect,
-    TaskGroup, TaskId, TaskReport, TaskState, UpdateResult,
+    Amounts, Command, Job, JobId, Kinds, Machine, MachineId, OnFailure, Outcome, Run, Taint,
+    TaintEffect, TaskGroup, TaskId, TaskReport, TaskState, UpdateResult, UpdateRules,
 };
 use std::sync::Arc;
 
@@ -24,6 +24,13 @@ pub(super) struct World {
 pub(super) fn group(count: u32, program: &str) -> TaskGroup {
     let run = Some(Arc::new(Run::new(program)));
     TaskGroup { run, ..TaskGroup::new(count, Amounts::new([1])) }
+}
+
+/// A service whose failed tasks are placed again, and whose updates are rolled back after a failure.
+pub(super) fn restored(count: u32, program: &str) -> Job {
+    let rules = UpdateRules { on_failure: OnFailure::Rollback, ..UpdateRules::default() };
+    let group = TaskGroup { restarts: 100, ..group(count, program) };
+    Job { update: Some(rules), ..Job::service("web", group) }
 }
 
 pub(super) fn machine(name: &str) -> Machine {
